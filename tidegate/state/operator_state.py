@@ -20,6 +20,7 @@ from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from tidegate.state.evolution import DeclaredState, element_conversion_of
 from tidegate.state.handles import BroadcastState, ListState
+from tidegate.state.keys.key_bytes import key_in
 from tidegate.types.evolution import TypeStructure
 
 
@@ -225,19 +226,20 @@ class _OperatorMap(_OperatorState, BroadcastState[Any, Any]):
         self._map: dict[Any, Any] = {}
 
     def get(self, key: Any) -> Any:
-        return self._map.get(key)
+        return self._map.get(key_in(self._map, key))
 
     def contains(self, key: Any) -> bool:
-        return key in self._map
+        return key_in(self._map, key) in self._map
 
     def put(self, key: Any, value: Any) -> None:
-        self._map[key] = value
+        self._map[key_in(self._map, key)] = value
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        self._map.update(dict_value)
+        for key, value in dict_value.items():
+            self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        self._map.pop(key, None)
+        self._map.pop(key_in(self._map, key), None)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return list(self._map.items())

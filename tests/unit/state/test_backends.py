@@ -1,4 +1,5 @@
 import threading
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -108,6 +109,29 @@ def test_a_value_that_is_read_and_changed_is_stored_without_a_copy(a_backend):
     stored.append(2)
     value.update(stored)
     assert value.value() is stored
+
+
+@pytest.mark.parametrize("lasts", [None, timedelta(days=1)])
+def test_all_nan_are_one_key_of_a_map(a_backend, restored, lasts):
+    descriptor = MapStateDescriptor("map")
+    if lasts is not None:
+        descriptor.enable_time_to_live(lasts)
+    backend = a_backend()
+    state = of_key(backend, "a", backend.map_state(descriptor))
+    for number in range(2):
+        state.put(float("nan"), [number])
+        state.put((float("nan"), "x"), [number])
+    frozen = backend.freeze()
+    state.put(float("nan"), [3])
+    assert len(list(state.keys())) == 2
+    backend = restored(frozen)
+    state = of_key(backend, "a", backend.map_state(descriptor))
+    assert state.get(float("nan")) == state.get((float("nan"), "x")) == [1]
+    state.put_all({float("nan"): 2})
+    assert list(state.values()) == [2, [1]]
+    state.remove((float("nan"), "x"))
+    assert state.contains(float("nan"))
+    assert list(state.values()) == [2]
 
 
 def test_a_list_is_appended_to_and_replaced(a_backend):

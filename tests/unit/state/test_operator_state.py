@@ -49,6 +49,17 @@ def test_a_broadcast_map_is_used_like_a_map():
     assert state.is_empty()
 
 
+def test_all_nan_are_one_key_of_a_broadcast_map():
+    store = OperatorStateStore()
+    store.get_broadcast_state(MapStateDescriptor("any")).put_all({float("nan"): 1})
+    state = restored(store.freeze()).get_broadcast_state(MapStateDescriptor("any"))
+    state.put(float("nan"), 2)
+    assert (list(state.values()), state.get(float("nan"))) == ([2], 2)
+    assert state.contains(float("nan"))
+    state.remove(float("nan"))
+    assert state.is_empty()
+
+
 def test_asking_twice_gives_the_same_state():
     store = OperatorStateStore()
     store.get_list_state(OFFSETS).add(1)

@@ -11,7 +11,7 @@ import copy
 import dataclasses
 import datetime as dt
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from operator import is_
@@ -30,6 +30,7 @@ _UTC_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _PLAIN_TYPES: Final = frozenset({str, int, bytes, type(None)})
 NEVER_NAN: Final = frozenset({str, int, bool, bytes, type(None)})
+_MAY_BE_NAN: Final = (float, Decimal, np.floating)
 _ONE_NAN: Final = float("nan")
 
 
@@ -95,7 +96,23 @@ def with_one_nan(key: Any) -> Any:
         unified = {name: with_one_nan(value) for name, value in values.items()}
         is_same = all(map(is_, unified.values(), values.values()))
         return key if is_same else dataclasses.replace(key, **unified)
-    return _ONE_NAN if key != key else key
+    return _ONE_NAN if isinstance(key, _MAY_BE_NAN) and key != key else key
+
+
+def key_in(stored: Mapping[Any, Any], key: Any) -> Any:
+    """The key under which a map has the value of this one: a dict finds NaN only by identity."""
+    if type(key) in NEVER_NAN or key in stored or not _has_nan(key):
+        return key
+    wanted = with_one_nan(key)
+    return next((known for known in stored if wanted in (with_one_nan(known),)), wanted)
+
+
+def _has_nan(key: Any) -> bool:
+    if isinstance(key, tuple | Row):
+        return any(map(_has_nan, key))
+    if dataclasses.is_dataclass(key) and not isinstance(key, type):
+        return any(_has_nan(getattr(key, field.name)) for field in dataclasses.fields(key))
+    return isinstance(key, _MAY_BE_NAN) and key != key
 
 
 def _of_integer(value: int) -> bytes:

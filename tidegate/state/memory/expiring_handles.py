@@ -13,6 +13,7 @@ from tidegate.core.durations import as_milliseconds
 from tidegate.state.backend import PlaceHolder
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.state.handles import AggregatingState, ListState, ReducingState, ValueState
+from tidegate.state.keys.key_bytes import key_in
 from tidegate.state.memory.handles import Handle, HashMapMapState
 from tidegate.state.memory.tables import StateTable
 from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
@@ -214,10 +215,10 @@ class TtlMapState(_TtlHandle, HashMapMapState):
         stored = self._owned()
         known = (value for value, _ in stored.values()) if stored else ()
         values = self._all_private(dict_value.values(), known)
-        timed = {key: (value, now) for key, value in zip(dict_value, values, strict=True)}
-        if stored is not None:
-            stored.update(timed)
-        elif timed:
+        timed = {} if stored is None else stored
+        for key, value in zip(dict_value, values, strict=True):
+            timed[key_in(timed, key)] = value, now
+        if timed:
             self._values[self._holder.place] = timed
 
     def items(self) -> Iterable[tuple[Any, Any]]:
@@ -236,7 +237,10 @@ class TtlMapState(_TtlHandle, HashMapMapState):
     def _timed(self, key: Any) -> Timed | None:
         """The entry of a key in the map, if visible; an expired one is removed."""
         stored = self._owned()
-        timed: Timed | None = None if stored is None else stored.get(key)
+        if stored is None:
+            return None
+        key = key_in(stored, key)
+        timed: Timed | None = stored.get(key)
         if timed is None:
             return None
         now = self._lifetime.now()

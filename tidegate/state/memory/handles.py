@@ -19,6 +19,7 @@ from tidegate.state.handles import (
     State,
     ValueState,
 )
+from tidegate.state.keys.key_bytes import key_in
 from tidegate.state.memory.tables import StateTable
 from tidegate.types.privacy import ATOMIC
 
@@ -127,14 +128,16 @@ class HashMapMapState(Handle, MapState[Any, Any]):
 
     def get(self, key: Any) -> Any:
         stored = self._owned()
-        return None if stored is None else stored.get(key)
+        return None if stored is None else stored.get(key_in(stored, key))
 
     def contains(self, key: Any) -> bool:
         stored = self._values[self._holder.place]
-        return stored is not None and key in stored
+        return stored is not None and key_in(stored, key) in stored
 
     def put(self, key: Any, value: Any) -> None:
         stored = self._owned()
+        if stored is not None:
+            key = key_in(stored, key)
         if type(value) not in ATOMIC and not (stored and stored.get(key) is value):
             value = self._private(value)
         if stored is None:
@@ -149,7 +152,7 @@ class HashMapMapState(Handle, MapState[Any, Any]):
     def remove(self, key: Any) -> None:
         stored = self._owned()
         if stored is not None:
-            stored.pop(key, None)
+            stored.pop(key_in(stored, key), None)
             if not stored:
                 self.clear()
 
