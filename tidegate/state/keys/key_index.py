@@ -67,7 +67,7 @@ class ColumnIndex:
         entries = column.dictionary.take(occurring)
         place_of_entry[occurring] = self.find_or_add(entries)
         places = place_of_entry.take(indices)
-        if column.null_count:
+        if absent.any():
             places[absent] = self._place_of_null()
         return places
 

@@ -73,6 +73,13 @@ def test_a_dictionary_is_looked_up_by_entries_that_occur():
     assert numbers(["c", None, "a"]) == [0, 2, 1]
 
 
+def test_null_may_be_an_entry_of_a_dictionary():
+    numbers = Numbered(pa.string())
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", None]))
+    assert numbers(column) == [0, 1, 0]
+    assert numbers(["a", None]) == [0, 1]
+
+
 @pytest.mark.parametrize("physical", [pa.large_string(), pa.string_view()])
 def test_the_same_text_in_another_physical_type_is_the_same_key(physical):
     numbers = Numbered(pa.string())
