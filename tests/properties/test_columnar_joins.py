@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.effort import examples
 from tests.unit.operators.windows.windowed import BACKENDS
+from tidegate.core.poison import PoisonOrders
 from tidegate.operators.joins.columnar import buffer, operator, windowed
 from tidegate.operators.joins.columnar.interval import ColumnarIntervalJoin
 from tidegate.operators.joins.columnar.windowed import columnar_window_join
@@ -20,6 +21,7 @@ from tidegate.operators.joins.selection import (
     right,
     select_fields,
 )
+from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.operators.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tidegate.operators.windows.contents import ListedContents
 from tidegate.operators.windows.merging_operator import window_operator
@@ -212,3 +214,13 @@ def assigners(draw):
 def test_window_joins_on_columns_give_what_records_give(limited, assigner, steps, limits, backend):
     limited(*limits)
     assert_alike(*window_joins(assigner), steps, backend)
+
+
+def test_a_record_at_the_end_of_time_is_in_no_window():
+    for join in window_joins(TumblingEventTimeWindows.of(5)):
+        with OperatorHarness(join, inputs=2, poison=PoisonOrders(skips_at_once=True)) as harness:
+            columns = FORMATS[0].encode([("a", 1, None), ("b", 2, None)])
+            times = np.array([1, 2**63 - 1])
+            harness.process_batch(Batch(columns=columns, format=FORMATS[0], timestamps=times), 0)
+            (letter,) = harness.side_output(DEAD_LETTERS)
+            assert letter.record.startswith("('b', 2")

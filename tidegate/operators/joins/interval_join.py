@@ -78,10 +78,10 @@ class IntervalJoinOperator(KeyedOperator):
         stamps = batch.timestamps
         if not len(batch):
             return
-        if stamps is None or int(stamps.min()) == NO_TIMESTAMP:
-            place = 0 if stamps is None else int(stamps.argmin())
+        if (unfit := without_timestamp(stamps)) is not None:
+            place, reason = unfit
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(MISSING_TIMESTAMP, batch.records[place], place)
+            raise self.user_code.failure(GraphError(reason), batch.records[place], place)
         try:
             super().process(batch, input_index)
         finally:
@@ -206,7 +206,14 @@ class _PairContext(ProcessJoinFunction.Context):
         return max(self.times)
 
 
-MISSING_TIMESTAMP: Final = GraphError(
+def without_timestamp(times: Timestamps | None) -> tuple[int, str] | None:
+    """The position of the first record without a timestamp, and what to do."""
+    if times is not None and int(times.min()) != NO_TIMESTAMP:
+        return None
+    return 0 if times is None else int(times.argmin()), _NO_TIMESTAMP
+
+
+_NO_TIMESTAMP: Final = (
     "an interval join needs records with timestamps, but this one has none: call "
     "assign_timestamps_and_watermarks() before it"
 )

@@ -33,7 +33,13 @@ from tidegate.operators.windows.triggers import (
     Trigger,
     TriggerResult,
 )
-from tidegate.operators.windows.windows import MAX_TIMESTAMP, Window, state_key, window_of
+from tidegate.operators.windows.windows import (
+    MAX_TIMESTAMP,
+    Window,
+    state_key,
+    window_of,
+    without_window,
+)
 from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, key_of_window
@@ -174,11 +180,10 @@ class WindowOperator(KeyedOperator):
             # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
         stamps = batch.timestamps
-        if self._is_event_time and (stamps is None or int(stamps.min()) == NO_TIMESTAMP):
-            place = 0 if stamps is None else int(stamps.argmin())
+        if self._is_event_time and (unfit := without_window(stamps)) is not None:
+            place, reason = unfit
             self.process(batch.slice(0, place), input_index)
-            record = batch.records[place]
-            raise self.user_code.failure(_no_timestamp(self._assigner), record, place)
+            raise self.user_code.failure(GraphError(reason), batch.records[place], place)
         keys, _, no_key = self.keys_until_failure(self.keys[input_index], batch)
         records = batch.records
         if len(self.keys) > 1:  # windows of two streams store the stream with each record
@@ -463,10 +468,3 @@ def held_by(windows: Collection[Any], record: Any) -> Iterator[tuple[Any, Any]]:
     if len(windows) == 1:
         return zip(windows, (record,), strict=True)
     return ((window, private_copy(record)) for window in windows)
-
-
-def _no_timestamp(assigner: WindowAssigner[Any, Any]) -> GraphError:
-    return GraphError(
-        f"{type(assigner).__name__} needs records with timestamps, but this one has none: call "
-        "assign_timestamps_and_watermarks() before the window, or use processing-time windows"
-    )

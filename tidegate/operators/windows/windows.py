@@ -7,12 +7,39 @@ from collections.abc import Iterable
 from functools import total_ordering
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, parts_of
+from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.types.privacy import declare_immutable
 
 MAX_TIMESTAMP: Final = 2**63 - 1
 """The end of time: the final watermark, and the end of unbounded windows."""
+_FARTHEST: Final = 2**62
+"""The windows of times from here on might reach beyond the ends of time."""
+
+
+def without_window(times: npt.NDArray[np.int64] | None) -> tuple[int, str] | None:
+    """The position of the first record without an event-time window, and the reason."""
+    if times is None:
+        return 0, _NO_TIMESTAMP
+    if int(times.min()) > -_FARTHEST and int(times.max()) < _FARTHEST:
+        return None
+    place = int(np.argmax((times <= -_FARTHEST) | (times >= _FARTHEST)))
+    found = int(times[place])
+    return place, _NO_TIMESTAMP if found == NO_TIMESTAMP else _NO_TIME.format(found)
+
+
+_NO_TIMESTAMP: Final = (
+    "an event-time window needs records with timestamps, but this one has none: call "
+    "assign_timestamps_and_watermarks() before the window, or use processing-time windows"
+)
+_NO_TIME: Final = (
+    "a record has the timestamp {}, which is too close to the end of time for windows: assign "
+    "milliseconds since the epoch"
+)
 
 
 class Window(ABC):

@@ -32,12 +32,13 @@ from tidegate.operators.windows.columnar.choice import (
     columnar_agg,
     columnar_aggregation,
     columnar_windowing,
+    window_combiner,
 )
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.operators.windows.triggers import CountTrigger
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK
+from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 from tidegate.types.row import Row
@@ -238,13 +239,18 @@ def test_no_record_is_late_where_the_clock_goes_back():
         assert harness.output == [Row(item="a", bids=1)]
 
 
-def test_a_record_without_a_timestamp_is_skipped_alone():
-    with OperatorHarness(
-        named(TUMBLING, bids=count()), poison=PoisonOrders(skips_at_once=True)
-    ) as harness:
-        harness.process_batch(bids([3, NO_WATERMARK, 5]))
+@pytest.mark.parametrize("no_time", [NO_WATERMARK, NO_WATERMARK + 1, FINAL_WATERMARK])
+def test_a_record_without_a_time_is_skipped_alone(no_time):
+    skips = PoisonOrders(skips_at_once=True)
+    with OperatorHarness(named(TUMBLING, bids=count()), poison=skips) as harness:
+        harness.process_batch(bids([3, no_time, 5]))
         harness.watermark(9)
         assert harness.output == [Row(item="a", bids=2)]
+    plan = plan_aggregates({"bids": count()}, KEY, BIDS, None, has_windows=True)
+    combiner = window_combiner(settings_of(TUMBLING), plan)
+    with OperatorHarness(combiner, poison=skips) as harness:
+        harness.process_batch(bids([3, no_time, 5]))
+        assert [(row[0], row[1]) for row in harness.output] == [("a", 1), ("a", 1)]
 
 
 @pytest.mark.parametrize("assigner", [TUMBLING, EventTimeSessionWindows.with_gap(10)])

@@ -31,6 +31,7 @@ from tidegate.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.operators.windows.operator import LATE_RECORDS, NO_TIMESTAMP
 from tidegate.state.descriptors import ValueStateDescriptor
 
@@ -433,10 +434,12 @@ def test_a_record_without_a_timestamp_is_refused(harness):
         tested.process([("a", 1)])
 
 
-def test_a_record_without_a_timestamp_is_skipped_alone():
+@pytest.mark.parametrize("no_time", [NO_TIMESTAMP, NO_TIMESTAMP + 1, END])
+def test_a_record_without_a_time_is_skipped_alone(no_time):
     operator = windows(TumblingEventTimeWindows.of(Time.milliseconds(10)))
     with WindowHarness(operator, poison=PoisonOrders(skips_at_once=True)) as harness:
-        harness.add(("a", 1, 1), ("a", 2, NO_TIMESTAMP), ("a", 3, 3))
+        harness.add(("a", 1, 1), ("a", 2, no_time), ("a", 3, 3))
+        assert len(harness.side_output(DEAD_LETTERS)) == 1
         assert harness.fired(END) == [(("a", [1, 3], 0, 10), 9)]
 
 

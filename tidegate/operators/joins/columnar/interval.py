@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidegate.operators.joins.columnar.buffer import NO_ROWS, JoinRecords, Pairs, Times, moved
 from tidegate.operators.joins.columnar.operator import ColumnarJoin
-from tidegate.operators.joins.interval_join import IntervalSettings
+from tidegate.operators.joins.interval_join import IntervalSettings, without_timestamp
 from tidegate.operators.joins.selection import ColumnarSelection
 from tidegate.state.keys.word_index import Places
 from tidegate.stream.elements import NO_WATERMARK
@@ -30,6 +30,9 @@ class ColumnarIntervalJoin(ColumnarJoin):
 
     def _kind(self) -> str:
         return "an interval join"
+
+    def _unfit(self, times: Times | None) -> tuple[int, str] | None:
+        return without_timestamp(times)
 
     def _sorted_out(self, times: Times) -> tuple[Places, Places | None]:
         if int(times.min()) >= self._watermark:

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tidegate.core.errors import GraphError
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.joins.columnar.buffer import (
     JoinBuffer,
     JoinRecords,
     Times,
 )
-from tidegate.operators.joins.interval_join import MISSING_TIMESTAMP
 from tidegate.operators.joins.selection import ColumnarSelection
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import UserCode
@@ -24,7 +24,7 @@ from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, key_names, stored_rows
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
-from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
@@ -78,6 +78,10 @@ class ColumnarJoin(Operator):
         """The kind of join, for the declaration of its state."""
 
     @abstractmethod
+    def _unfit(self, times: Times | None) -> tuple[int, str] | None:
+        """The position of the first record that cannot be joined at all, and the reason."""
+
+    @abstractmethod
     def _sorted_out(self, times: Times) -> tuple[Places, Places | None]:
         """The records that are late, and those that can be joined; None: all of them."""
 
@@ -96,11 +100,12 @@ class ColumnarJoin(Operator):
         if not len(batch):
             return
         times = batch.timestamps
-        if times is None or int(times.min()) == NO_TIMESTAMP:
-            place = 0 if times is None else int(times.argmin())
+        if (unfit := self._unfit(times)) is not None:
+            place, reason = unfit
             self.process(batch.slice(0, place), input_index)
-            code = UserCode(self._context)
-            raise code.failure(MISSING_TIMESTAMP, batch.records[place], place)
+            failure = GraphError(reason)
+            raise UserCode(self._context).failure(failure, batch.records[place], place)
+        assert times is not None
         late, wanted = self._sorted_out(times)
         if len(late):
             self._send_late(batch.take(late), input_index)

@@ -21,6 +21,7 @@ from tidegate.operators.windows.columnar.choice import columnar_windowing
 from tidegate.operators.windows.columnar.operator import SlicedWindowing
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.operator import WindowSettings
+from tidegate.operators.windows.windows import without_window
 from tidegate.state.keys.word_index import Places
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK
 from tidegate.types.arrow import ArrowFormat
@@ -46,6 +47,9 @@ class ColumnarWindowJoin(ColumnarJoin):
 
     def _kind(self) -> str:
         return str(self.windowing)
+
+    def _unfit(self, times: Times | None) -> tuple[int, str] | None:
+        return without_window(times)
 
     def _sorted_out(self, times: Times) -> tuple[Places, Places | None]:
         slicing = self._slicing

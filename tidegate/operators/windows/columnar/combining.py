@@ -15,8 +15,9 @@ from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Times
+from tidegate.operators.windows.windows import without_window
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.batch import Batch
 from tidegate.stream.elements import NO_WATERMARK
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -27,11 +28,6 @@ _BATCHES_APART: Final = 32
 """After how many batches to try again whether combining pays off."""
 _TYPES: Final = {"b": Types.BOOLEAN(), "i": Types.LONG(), "f": Types.DOUBLE()}
 """By the kind of an array's numbers."""
-
-NO_TIMESTAMPS: Final = (
-    "the records have no timestamps: call assign_timestamps_and_watermarks() on the stream before "
-    "the window, or choose a window of processing time"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +89,13 @@ class WindowCombiner(Operator):
         if not len(batch):
             return
         times = batch.timestamps
-        if times is None or int(times.min()) == NO_TIMESTAMP:
-            place = 0 if times is None else int(times.argmin())
+        if (unfit := without_window(times)) is not None:
+            place, reason = unfit
             self.process(batch.slice(0, place))
-            failure = StateMisuse(NO_TIMESTAMPS)
+            failure = StateMisuse(reason)
             failure.suspects = range(place, place + 1)
             raise failure
+        assert times is not None
         columns = batch.columns.columns
         keys = [columns[place] for place in self._places]
         if self._waits:

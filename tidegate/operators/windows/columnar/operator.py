@@ -13,18 +13,19 @@ from tidegate.core.errors import StateMisuse
 from tidegate.operators.aggregations.accumulators import Accumulator, Accumulators, Columns
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.runtime_context import RuntimeContext
-from tidegate.operators.windows.columnar.combining import NO_TIMESTAMPS, PartialRows
+from tidegate.operators.windows.columnar.combining import PartialRows
 from tidegate.operators.windows.columnar.session_table import SessionTable
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Fired, Times, WindowTable
 from tidegate.operators.windows.operator import LATE_RECORDS, WindowSettings
+from tidegate.operators.windows.windows import without_window
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
 from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.batch import Batch
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
@@ -143,12 +144,13 @@ class ColumnarWindowOperator(Operator):
             return
         if self.is_event_time:
             times = batch.timestamps
-            if times is None or int(times.min()) == NO_TIMESTAMP:
-                place = 0 if times is None else int(times.argmin())
+            if (unfit := without_window(times)) is not None:
+                place, reason = unfit
                 self.process(batch.slice(0, place))
-                failure = StateMisuse(NO_TIMESTAMPS)
+                failure = StateMisuse(reason)
                 failure.suspects = range(place, place + 1)
                 raise failure
+            assert times is not None
         else:
             # The clock of another machine may be behind that before a restore.
             now = max(int(self._context.clock.time() * 1000), self._table.now + 1)
