@@ -257,23 +257,27 @@ class KeyedReduceOperator(KeyedOperator):
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, _, records, stamps = keyed
-        reduce, table, kept = self._reduce, self._table, self.user_code.kept
+        reduce, table = self._reduce, self._table
+        kept, private = self.user_code.kept, self.user_code.private
         values = table.values
         results: list[Any] = []
         append = results.append
         failure = record = None
         try:
             for place, record in zip(places, records, strict=True):
-                reduced = values[place]
-                if reduced is None:
+                before = values[place]
+                if before is None:
                     reduced = record
-                elif table.frozen:
-                    reduced = reduce(table.owned(place, reduced), record)
                 else:
-                    reduced = reduce(reduced, record)
-                values[place] = reduced
+                    if table.frozen:
+                        before = table.owned(place, before)
+                    reduced = reduce(before, record)
                 # The emitted value must not change when the function changes its argument.
-                append(kept(reduced))
+                emitted = kept(reduced)
+                if emitted is not reduced and reduced is not before and reduced is not record:
+                    reduced = private(reduced)
+                values[place] = reduced
+                append(emitted)
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)

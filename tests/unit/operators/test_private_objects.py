@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from tests.unit.operators.windows.windowed import reduced, windows
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.source import InputStatus
 from tidegate.core.modes import StateBackendType
@@ -21,6 +22,7 @@ from tidegate.operators.functions import (
     MapFunction,
     OutputTag,
     ProcessFunction,
+    ReduceFunction,
     SourceFunction,
 )
 from tidegate.operators.keyed import (
@@ -37,6 +39,7 @@ from tidegate.operators.stateless import (
     ProcessOperator,
 )
 from tidegate.operators.two_inputs.co import CoMapOperator
+from tidegate.operators.windows.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from tidegate.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -372,6 +375,41 @@ def test_a_reduce_function_may_change_and_return_what_it_is_given():
     with OperatorHarness(KeyedReduceOperator(add, ONE_KEY)) as harness:
         harness.process([{"n": 1}, {"n": 2}, {"n": 3}])
         assert harness.output == [{"n": 1}, {"n": 3}, {"n": 6}]
+
+
+class ReusesOneTotal(ReduceFunction):
+    def __init__(self):
+        self.total = {}
+
+    def reduce(self, value1, value2):
+        self.total.update(key=value1["key"], n=value1["n"] + value2["n"])
+        return self.total
+
+
+BY_KEY = [select_key(lambda record: record["key"])]
+OF_TWO_KEYS = [{"key": key, "n": n} for n in (1, 2, 3) for key in "ab"]
+
+
+def test_a_reduce_function_may_return_one_object_for_all_keys():
+    with OperatorHarness(KeyedReduceOperator(ReusesOneTotal(), BY_KEY)) as harness:
+        harness.process(OF_TWO_KEYS)
+        assert harness.output[-2:] == [{"key": "a", "n": 6}, {"key": "b", "n": 6}]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "times"),
+    [
+        (TumblingEventTimeWindows.of(10), [1, 1, 2, 2, 3, 3]),
+        (EventTimeSessionWindows.with_gap(3), [1, 1, 7, 7, 4, 4]),
+    ],
+)
+def test_a_reduce_function_may_return_one_object_for_all_windows(assigner, times):
+    operator = windows(assigner, contents=reduced(ReusesOneTotal()), keys=BY_KEY)
+    with OperatorHarness(operator) as harness:
+        stamps = np.array(times, np.int64)
+        harness.process_batch(Batch(records=OF_TWO_KEYS, timestamps=stamps))
+        harness.watermark(20)
+        assert harness.output == [{"key": "a", "n": 6}, {"key": "b", "n": 6}]
 
 
 def test_a_source_function_may_collect_one_object_again_and_again():

@@ -79,8 +79,13 @@ class WindowContents(ABC):
             added = self.owned(source)
             values[source] = None
             if added is not None:
-                merged = added if merged is None else self._merged(merged, added)
+                merged = added if merged is None else self._merged_privately(merged, added)
         values[target] = merged
+
+    def _merged_privately(self, one: Any, other: Any) -> Any:
+        merged = self._merged(one, other)
+        is_given = merged is one or merged is other or type(merged) in ATOMIC
+        return merged if is_given else self._private(merged)
 
     @abstractmethod
     def _merged(self, one: Any, other: Any) -> Any: ...
@@ -112,9 +117,8 @@ class ReducedContents(WindowContents):
         self.add_all(place, [record])
 
     def add_all(self, place: int, records: list[Any]) -> None:
-        reduced, rest, reduce = self.owned(place), iter(records), self._reduce
-        if reduced is None:
-            reduced = next(rest)
+        stored, rest, reduce = self.owned(place), iter(records), self._reduce
+        reduced = next(rest) if stored is None else stored
         record = None
         try:
             for record in rest:
@@ -122,6 +126,9 @@ class ReducedContents(WindowContents):
         except USER_FAILURES:
             self.failed = record
             raise
+        is_given = reduced is stored or reduced is record or reduced is records[0]
+        if not is_given and type(reduced) not in ATOMIC:
+            reduced = self._private(reduced)
         self.table.values[place] = reduced
 
     def get(self, place: int, window: Any) -> Any:
