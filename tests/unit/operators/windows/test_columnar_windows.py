@@ -9,6 +9,7 @@ from tests.savepoints import stored
 from tidegate import state_reader
 from tidegate.core.errors import StateMisuse, StateTypeChanged, TypeMismatch
 from tidegate.core.poison import PoisonOrders
+from tidegate.operators.aggregations.accumulators import Sum
 from tidegate.operators.aggregations.aggregates import (
     count,
     max_,
@@ -166,6 +167,19 @@ def test_sums_that_come_near_64_bits_are_exact():
             harness.process_batch(bids([1], [price]))
         harness.watermark(9)
         assert harness.output == [Row(item="a", total=2**62 + 4)]
+
+
+def test_a_combiner_does_not_check_small_sums_because_there_were_many():
+    plan = plan_aggregates({"total": sum_("price")}, KEY, BIDS, None, has_windows=True)
+    combiner = window_combiner(settings_of(TUMBLING), plan)
+    with OperatorHarness(combiner) as harness:
+        for _ in range(5):
+            harness.process_batch(bids([1, 2], [2**60, 2**60]))
+        assert not any(part.is_strained for part in sums_of(harness.operator._accumulators))
+
+
+def sums_of(accumulators):
+    return [part for part in accumulators.parts if isinstance(part, Sum)]
 
 
 def test_a_sum_beyond_the_type_of_its_field_is_an_error():
