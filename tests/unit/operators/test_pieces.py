@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests.unit.operators.joins.test_interval_join import ColumnHarness, Pairs, at
 from tidegate.core.errors import UserFunctionError
+from tidegate.operators.joins.interval_join import IntervalJoinOperator, IntervalSettings
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.state.keys.selection import select_key
 from tidegate.stream import batch
@@ -28,3 +30,12 @@ def test_a_failure_in_a_later_piece_names_its_place_in_the_batch(monkeypatch):
             harness.process_batch(Batch(columns=PAIRS.encode(RECORDS), format=PAIRS))
         assert harness.output == RECORDS[:7]
     assert raised.value.suspects == range(7, 8)
+
+
+def test_late_records_of_later_pieces_go_to_the_side_output(monkeypatch):
+    monkeypatch.setattr(batch, "_PIECE", 3)
+    settings, keys = IntervalSettings(0, 0, ("late", None)), (select_key(0, PAIRS.type_info),) * 2
+    with ColumnHarness(IntervalJoinOperator(settings, Pairs(), keys)) as harness:
+        harness.watermark(5)
+        harness.add(*at(5, 1, 6, 2, 7, 8, 3))
+        assert harness.side_output("late") == [("k", 1), ("k", 2), ("k", 3)]

@@ -66,8 +66,8 @@ class IntervalJoinOperator(KeyedOperator):
         self._watermark = context.watermark
         self._buffers = [self.backend.table(ListStateDescriptor(name)) for name in _BUFFERS]
         self._context = _PairContext()
-        self._late: list[int] = []
-        """The positions of late records in the batch."""
+        self._late: list[tuple[Any, int]] = []
+        """The late records of the batch, with their timestamps."""
         self._pairs_before = 0
         """How many pairs preceded the current record."""
 
@@ -85,14 +85,18 @@ class IntervalJoinOperator(KeyedOperator):
         try:
             super().process(batch, input_index)
         finally:
-            self._emit_late(batch, input_index)
+            self._emit_late(input_index)
 
-    def _emit_late(self, batch: Batch, input_index: int) -> None:
+    def _emit_late(self, input_index: int) -> None:
         late, self._late = self._late, []
         tag = self.settings.late_tags[input_index]
         if tag is not None and late:
-            found, format = batch.take(np.array(late, np.intp)), self.side_formats.get(tag)
-            side = Batch(records=found.records, format=format, timestamps=found.timestamps)
+            times = np.array([time for _, time in late], np.int64)
+            side = Batch(
+                records=[record for record, _ in late],
+                format=self.side_formats.get(tag),
+                timestamps=times,
+            )
             self.output.emit_side(tag, side)
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
@@ -126,7 +130,7 @@ class IntervalJoinOperator(KeyedOperator):
         rows = zip(keyed.places, keyed.keys, rest, keyed.stamps.tolist(), strict=False)
         for place, key, record, time in rows:
             if time < self._watermark:
-                self._late.append(position_of_last(keyed.records, rest))
+                self._late.append((record, time))
                 continue
             backend.place, backend.current_key = place, key
             self._pairs_before = len(times)
