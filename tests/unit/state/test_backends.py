@@ -112,6 +112,25 @@ def test_a_value_that_is_read_and_changed_is_stored_without_a_copy(a_backend):
 
 
 @pytest.mark.parametrize("lasts", [None, timedelta(days=1)])
+def test_what_is_stored_twice_is_stored_apart(a_backend, lasts):
+    descriptors = MapStateDescriptor("map"), ListStateDescriptor("list")
+    if lasts is not None:
+        for descriptor in descriptors:
+            descriptor.enable_time_to_live(lasts)
+    backend = a_backend()
+    entries, items = backend.map_state(descriptors[0]), backend.list_state(descriptors[1])
+    of_key(backend, "a")
+    entries.put("one", [1])
+    entries.put("two", entries.get("one"))
+    entries.get("one").append(2)
+    assert dict(entries.items()) == {"one": [1, 2], "two": [1]}
+    items.add([1])
+    items.update([*items.get(), *items.get()])
+    items.get()[0].append(2)
+    assert items.get() == [[1, 2], [1]]
+
+
+@pytest.mark.parametrize("lasts", [None, timedelta(days=1)])
 def test_all_nan_are_one_key_of_a_map(a_backend, restored, lasts):
     descriptor = MapStateDescriptor("map")
     if lasts is not None:

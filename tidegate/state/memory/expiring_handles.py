@@ -213,11 +213,13 @@ class TtlMapState(_TtlHandle, HashMapMapState):
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         now = self._lifetime.now()
         stored = self._owned()
-        known = (value for value, _ in stored.values()) if stored else ()
-        values = self._all_private(dict_value.values(), known)
         timed = {} if stored is None else stored
-        for key, value in zip(dict_value, values, strict=True):
-            timed[key_in(timed, key)] = value, now
+        for given, value in dict_value.items():
+            key = key_in(timed, given)
+            before = timed.get(key)
+            if type(value) not in ATOMIC and not (before and before[0] is value):
+                value = self._private(value)
+            timed[key] = value, now
         if timed:
             self._values[self._holder.place] = timed
 

@@ -47,12 +47,15 @@ class Handle(State):
         return stored
 
     def _all_private(self, values: Iterable[Any], known: Iterable[Any] = ()) -> list[Any]:
-        """Private copies of values to store, except of those that are stored already."""
+        """Private copies of values to store, except, once each, of those stored already."""
         stored = set(map(id, known))
         added = []
         for value in values:
-            if type(value) not in ATOMIC and id(value) not in stored:
-                value = self._private(value)
+            if type(value) not in ATOMIC:
+                if id(value) in stored:
+                    stored.remove(id(value))
+                else:
+                    value = self._private(value)
             added.append(value)
         return added
 
