@@ -93,12 +93,13 @@ class _Combined(Accumulator):
     functions: tuple[np.ufunc, ...]
 
     def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
-        for function, array, value in zip(self.functions, into, values, strict=True):
-            if function is np.logical_or:
-                # Nearly always all are true, and setting them is cheaper than combining.
-                array[places if value.all() else places[value]] = True
-            else:
-                function.at(array, places, value)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for function, array, value in zip(self.functions, into, values, strict=True):
+                if function is np.logical_or:
+                    # Nearly always all are true, and setting them is cheaper than combining.
+                    array[places if value.all() else places[value]] = True
+                else:
+                    function.at(array, places, value)
 
     def reduce(self, segments: Segments, values: Arrays) -> Arrays:
         with np.errstate(invalid="ignore", over="ignore"):

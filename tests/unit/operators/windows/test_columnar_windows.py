@@ -169,6 +169,18 @@ def test_sums_that_come_near_64_bits_are_exact():
         assert harness.output == [Row(item="a", total=2**62 + 4)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_sums_of_many_keys_may_be_infinite():
+    weights = Types.ROW_NAMED(["item", "weight"], [Types.LONG(), Types.DOUBLE()])
+    format, key = arrow_format(weights), select_key("item", weights)
+    plan = plan_aggregates({"total": sum_("weight")}, key, weights, None, has_windows=True)
+    columns = format.encode([Row(item, 1e308) for item in range(500)] * 2)
+    with OperatorHarness(columnar_agg(settings_of(TUMBLING), plan, {})) as harness:
+        harness.process_batch(Batch(columns=columns, format=format, timestamps=np.zeros(1000, int)))
+        harness.watermark(9)
+        assert [row.total for row in harness.output] == [float("inf")] * 500
+
+
 def test_a_combiner_does_not_check_small_sums_because_there_were_many():
     plan = plan_aggregates({"total": sum_("price")}, KEY, BIDS, None, has_windows=True)
     combiner = window_combiner(settings_of(TUMBLING), plan)
