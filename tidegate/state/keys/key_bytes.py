@@ -101,13 +101,15 @@ def with_one_nan(key: Any) -> Any:
 
 def key_in(stored: Mapping[Any, Any], key: Any) -> Any:
     """The key under which a map has the value of this one: a dict finds NaN only by identity."""
-    if type(key) in NEVER_NAN or key in stored or not _has_nan(key):
+    if key in stored or not _has_nan(key):
         return key
     wanted = with_one_nan(key)
     return next((known for known in stored if wanted in (with_one_nan(known),)), wanted)
 
 
 def _has_nan(key: Any) -> bool:
+    if type(key) in NEVER_NAN:
+        return False
     if isinstance(key, tuple | Row):
         return any(map(_has_nan, key))
     if dataclasses.is_dataclass(key) and not isinstance(key, type):

@@ -19,7 +19,7 @@ from tidegate.state.handles import (
     State,
     ValueState,
 )
-from tidegate.state.keys.key_bytes import key_in
+from tidegate.state.keys.key_bytes import NEVER_NAN, key_in
 from tidegate.state.memory.tables import StateTable
 from tidegate.types.privacy import ATOMIC
 
@@ -131,15 +131,19 @@ class HashMapMapState(Handle, MapState[Any, Any]):
 
     def get(self, key: Any) -> Any:
         stored = self._owned()
-        return None if stored is None else stored.get(key_in(stored, key))
+        if stored is None:
+            return None
+        if type(key) not in NEVER_NAN:
+            key = key_in(stored, key)
+        return stored.get(key)
 
     def contains(self, key: Any) -> bool:
         stored = self._values[self._holder.place]
-        return stored is not None and key_in(stored, key) in stored
+        return bool(stored) and (key in stored or key_in(stored, key) in stored)
 
     def put(self, key: Any, value: Any) -> None:
         stored = self._owned()
-        if stored is not None:
+        if stored and type(key) not in NEVER_NAN:
             key = key_in(stored, key)
         if type(value) not in ATOMIC and not (stored and stored.get(key) is value):
             value = self._private(value)
