@@ -140,6 +140,7 @@ def limited(monkeypatch):
     """Small limits, so that what happens with many records happens with few."""
 
     def limit(pairs, number):
+        monkeypatch.setattr("tidegate.stream.batch._PIECE", 3)
         monkeypatch.setattr(buffer, "_SPARE_ROWS", 2)
         monkeypatch.setattr(operator, "_FEWEST_KEYS", 2)
         monkeypatch.setattr(buffer, "_LARGEST_NUMBER", number)

@@ -67,9 +67,9 @@ DAYS = st.dates(*(np.datetime64(day).item() for day in ("2020-01-01", "2020-01-0
 def sliced_assigners(draw):
     if draw(st.booleans()):
         size = draw(st.integers(1, 12))
-        return TumblingEventTimeWindows.of(size, draw(st.integers(0, size - 1)))
+        return TumblingEventTimeWindows.of(size, draw(st.integers(1 - size, size - 1)))
     slide = draw(st.integers(1, 12))
-    offset = draw(st.integers(0, slide - 1))
+    offset = draw(st.integers(1 - slide, slide - 1))
     return SlidingEventTimeWindows.of(draw(st.integers(1, 20)), slide, offset)
 
 

@@ -29,6 +29,7 @@ class Changing(FlatMapFunction, KeyedProcessFunction):
     def open(self, runtime_context):
         self.box = {"n": 0, "parts": []}
         self.kept = []
+        self.pair = "pair", []
         if runtime_context is not None and self.how in KEYED:
             self.value = runtime_context.get_state(ValueStateDescriptor("value"))
             self.list = runtime_context.get_list_state(ListStateDescriptor("list"))
@@ -68,6 +69,10 @@ class Changing(FlatMapFunction, KeyedProcessFunction):
         yield {"n": (record["n"], record["parts"]), "parts": record["parts"]}
         record["parts"].append("lent")
 
+    def inside(self, record):
+        self.pair[1].append(record["n"])
+        yield {"n": self.pair, "parts": record["parts"]}
+
     def all_at_once(self, record):
         return [record, self.box, {"n": "new", "parts": record["parts"]}, record]
 
@@ -82,7 +87,7 @@ class Changing(FlatMapFunction, KeyedProcessFunction):
         yield {"n": "list", "parts": list(self.list)}
 
 
-UNKEYED = ("add", "late", "twice", "reuse", "keep", "lend", "all_at_once")
+UNKEYED = ("add", "late", "twice", "reuse", "keep", "lend", "inside", "all_at_once")
 KEYED = ("remember",)
 
 
