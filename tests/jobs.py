@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,22 +22,25 @@ from tests.programs import (
     wait_until,
 )
 from tests.taps import Tap
+from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
+from tidegate.core.modes import SavepointFormat
 from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_master import DriverOutputs, JobMaster
 from tidegate.exchange.codec import decode
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation
 from tidegate.operators.base import NeededFiles, OperatorSnapshot
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
-from tidegate.operators.functions import CoMapFunction, MapFunction
+from tidegate.operators.functions import MapFunction
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import select_key
-from tidegate.stream.elements import Barrier
+from tidegate.stream.elements import Barrier, BarrierKind
 from tidegate.testing.mini_cluster import MiniCluster
 from tidegate.transport.shipping import pack
 from tidegate.types.typeinfo import Types
@@ -105,6 +109,19 @@ class Job:
         return self.master.status
 
     # --- checkpoints ------------------------------------------------------------------------
+
+    def order(
+        self,
+        kind: BarrierKind,
+        directory: Path | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+        **more: Any,
+    ) -> Future[str]:
+        """Request a checkpoint, or a savepoint in this directory; the answer is its path."""
+        target = None
+        if directory is not None:
+            target = new_savepoint(str(directory), self.master.job_id, format)
+        return self.master.order(SnapshotOrder.of(kind, target, **more))
 
     @property
     def history(self) -> Any:
@@ -269,8 +286,7 @@ def take_checkpoint(job: Job, watch: Watch, name: str) -> int:
 
 def checkpoint_after(job: Job, watch: Watch, tap: Tap, records: int, name: str = "sums") -> int:
     """Let so many records pass, then take a checkpoint that holds them; and none behind it."""
-    tap.let(records)
-    wait_until(lambda: tap.reached() == records)
+    tap.let_pass(records)
     return take_checkpoint(job, watch, name)
 
 
@@ -349,16 +365,6 @@ def totals(records: Sequence[tuple[Any, int]]) -> dict[Any, int]:
     for key, number in records:
         sums[key] = sums.get(key, 0) + number
     return sums
-
-
-class CoSums(Sums, CoMapFunction):
-    """The same over two inputs."""
-
-    def map1(self, value: tuple[Any, int]) -> tuple[Any, int]:
-        return self.map(value)
-
-    def map2(self, value: tuple[Any, int]) -> tuple[Any, int]:
-        return self.map(value)
 
 
 # --- what is on disk ----------------------------------------------------------------------------

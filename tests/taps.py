@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.programs import wait_until
 from tidegate.connectors.source import (
     InputStatus,
     Poll,
@@ -67,6 +68,11 @@ class Tap(Source):
     def let(self, records: int, stream: int = 0) -> None:
         """Let so many records of a stream pass, counted from its beginning."""
         self.flow.limits[stream] = records
+
+    def let_pass(self, records: int, stream: int = 0) -> None:
+        """Let so many records of a stream pass, and wait until they are read."""
+        self.let(records, stream)
+        wait_until(lambda: self.reached(stream) == records)
 
     def open(self) -> None:
         """Let everything pass."""

@@ -130,6 +130,15 @@ def wait_until_seen(numbers):
     wait_until(lambda: Seen.seen.issuperset(numbers))
 
 
+def ends_with(first, last, server, job, tmp_path):
+    """Send the last lines; every line has then come once."""
+    server.send(range(first, last))
+    wait_until_seen(range(first, last))
+    server.hang_up()
+    job.result()
+    assert lines_in(tmp_path / "out") == list(range(last))
+
+
 @pytest.mark.parametrize("retained", [1, 3])
 def test_lines_of_a_socket_take_effect_once_whatever_is_killed(server, tmp_path, retained):
     job = job_of(source_of(server), tmp_path, **{"execution.checkpointing.num-retained": retained})
@@ -188,11 +197,7 @@ def test_a_job_that_is_started_again_continues_with_the_log(
         source_of(server), tmp_path, parallelism, **{"execution.state-recovery.path": "latest"}
     )
     wait_until(lambda: server.connected == 2)
-    server.send(range(60, 70))
-    wait_until_seen(range(60, 70))
-    server.hang_up()
-    again.result()
-    assert lines_in(tmp_path / "out") == list(range(70))
+    ends_with(60, 70, server, again, tmp_path)
 
 
 def test_without_a_completed_checkpoint_nothing_that_was_logged_is_lost(server, tmp_path):
@@ -202,11 +207,7 @@ def test_without_a_completed_checkpoint_nothing_that_was_logged_is_lost(server, 
     wait_until_seen(range(30))
     job.cluster.kill(SlotIndex(0))
     wait_until(lambda: server.connected == 2)
-    server.send(range(30, 40))
-    wait_until_seen(range(40))
-    server.hang_up()
-    job.result()
-    assert lines_in(tmp_path / "out") == list(range(40))
+    ends_with(30, 40, server, job, tmp_path)
 
 
 # --- functions and callbacks --------------------------------------------------------------------

@@ -5,15 +5,14 @@ import os
 import pytest
 
 from tests.api.results import collect, in_any_order
-from tidegate.common import JobStatus, Row, Types
-from tidegate.core.errors import ConfigError, NotEnoughTaskSlots, UserFunctionError
+from tidegate.common import Row, Types
+from tidegate.core.errors import ConfigError, UserFunctionError
 from tidegate.datastream import (
     KeyedProcessFunction,
     MapFunction,
     OutputTag,
     StreamExecutionEnvironment,
 )
-from tidegate.datastream.connectors import DataGeneratorSource
 from tidegate.datastream.execution.spark_session import active_session
 from tidegate.datastream.state import ValueStateDescriptor
 
@@ -100,13 +99,6 @@ def test_an_error_of_the_user_has_no_java_frames(spark_env):
     assert "py4j" not in message
 
 
-def test_an_endless_job_is_cancelled(spark_env):
-    spark_env.from_source(DataGeneratorSource(lambda i: i, rate=100)).add_sink(lambda n: None)
-    client = spark_env.execute_async("endless")
-    client.cancel().result(120)
-    assert client.get_job_status().result() is JobStatus.CANCELED
-
-
 def test_an_environment_takes_the_session_that_is_there(spark_env):
     assert collect(spark_env.from_collection([1])) == [1]
     spark = active_session()
@@ -115,14 +107,6 @@ def test_an_environment_takes_the_session_that_is_there(spark_env):
         assert in_any_order(third.set_parallelism(1).from_sequence(1, 3)) == [1, 2, 3]
     assert other.get_parallelism() >= 1
     assert active_session() is not None
-
-
-def test_a_master_with_too_few_task_slots_is_refused_at_once(spark_env):
-    assert collect(spark_env.from_collection([1])) == [1]
-    given = StreamExecutionEnvironment.get_execution_environment(spark=active_session())
-    given.set_parallelism(50).from_collection([1]).print()
-    with pytest.raises(NotEnoughTaskSlots, match="lower the parallelism"):
-        given.execute()
 
 
 def test_files_are_imported_by_the_slots(spark_env, tmp_path):

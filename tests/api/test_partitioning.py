@@ -6,7 +6,6 @@ import pytest
 
 from tests.api.results import collect, in_any_order
 from tidegate.common import Types
-from tidegate.core.errors import GraphError
 from tidegate.datastream import KeySelector, MapFunction, Partitioner
 from tidegate.testing.environments import mini_environment
 
@@ -66,12 +65,6 @@ def test_global_sends_all_records_to_the_first_subtask(env):
 def test_forward_keeps_records_in_their_subtask(env):
     found = places(env.from_sequence(1, 6).map(WithSubtask()).disable_chaining().forward())
     assert all(subtask == before for subtask, records in found.items() for before, _ in records)
-
-
-def test_forward_between_different_parallelisms_is_refused(env):
-    env.from_collection([1]).forward().print()
-    with pytest.raises(GraphError, match="needs the same parallelism on both sides"):
-        env.execute()
 
 
 def test_a_partitioner_of_the_user_chooses_by_key(env):

@@ -46,8 +46,7 @@ def test_every_record_counts_once_over_several_rescalings(storage, backend, tmp_
     tap = Tap(RECORDS)
     job = start(tap, tmp_path / "out", storage, backend)
     for reached, parallelism in [(30, 3), (60, 1), (90, 4)]:
-        tap.let(reached)
-        wait_until(lambda reached=reached: tap.reached() == reached)
+        tap.let_pass(reached)
         job.rescale(parallelism).result(PATIENCE)
     tap.let(len(RECORDS))
     job.wait(PATIENCE)
@@ -62,8 +61,7 @@ def test_a_subtask_whose_senders_had_ended_gets_records_from_others(storage, tmp
     lines = source.rescale().map(lambda pair: f"{pair[0]},{pair[1]}").uid("lines")
     lines.set_parallelism(2).sink_to(FileSink(str(tmp_path / "out"), Encoder())).uid("files")
     job = env.execute_async("rescaled")
-    tap.let(20)
-    wait_until(lambda: tap.reached() == 20)
+    tap.let_pass(20)
     job.rescale(1).result(PATIENCE)
     tap.let(len(RECORDS))
     job.wait(PATIENCE)
@@ -74,8 +72,7 @@ def test_the_job_keeps_its_id(storage, tmp_path):
     tap = Tap(RECORDS)
     job = start(tap, tmp_path / "out", storage)
     before = str(job.get_job_id())
-    tap.let(20)
-    wait_until(lambda: tap.reached() == 20)
+    tap.let_pass(20)
     job.rescale(1).result(PATIENCE)
     assert str(job.get_job_id()) == before
     job.cancel_and_wait()
@@ -85,8 +82,7 @@ def test_the_checkpoint_in_between_is_one_as_others_and_goes_when_the_next_is_th
     tap = Tap(RECORDS)
     directory = tmp_path / "checkpoints"
     job = start(tap, tmp_path / "out", {"execution.checkpointing.dir": str(directory)})
-    tap.let(20)
-    wait_until(lambda: tap.reached() == 20)
+    tap.let_pass(20)
     between = Path(job.rescale(1).result(PATIENCE))
     wait_until(lambda: not between.exists() and any(between.parent.glob("chk-*/_metadata")))
     assert job._job.checkpoints.latest_savepoint is None

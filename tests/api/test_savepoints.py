@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.programs import PATIENCE, wait_until
+from tests.programs import PATIENCE
 from tests.taps import Tap
 from tidegate.core.errors import ConfigError, JobCanceled
 from tidegate.datastream.connectors.file_system import CsvEncoding, FileSink
@@ -31,17 +31,12 @@ def lines_in(output):
     return sorted(line for file in output.glob("part-*") for line in file.read_text().splitlines())
 
 
-def let(tap, records):
-    tap.let(records)
-    wait_until(lambda: tap.reached() == records)
-
-
 def test_a_job_is_stopped_and_carried_on_until_it_ends(tmp_path):
     tap = Tap(RECORDS)
     settings = {}
     for reached, parallelism in [(20, 1), (40, 3), (60, 2)]:
         job = start(tap, tmp_path / "out", parallelism, **settings)
-        let(tap, reached)
+        tap.let_pass(reached)
         path = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(PATIENCE)
         job.wait(PATIENCE)
         settings = {"execution.state-recovery.path": path}
@@ -54,7 +49,7 @@ def test_the_directory_of_savepoints_can_be_set(tmp_path):
     tap = Tap(RECORDS)
     where = {"execution.checkpointing.savepoint-dir": str(tmp_path / "savepoints")}
     job = start(tap, tmp_path / "out", **where)
-    let(tap, 20)
+    tap.let_pass(20)
     path = job.trigger_savepoint().result(PATIENCE)
     assert path.startswith(f"{tmp_path}/savepoints/savepoint-")
     other = job.cancel_with_savepoint().result(PATIENCE)

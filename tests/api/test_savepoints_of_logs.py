@@ -10,6 +10,7 @@ from tests.api.test_durable_sources import (
     Office,
     Seen,
     Server,
+    ends_with,
     environment,
     job_of,
     lines_in,
@@ -19,13 +20,11 @@ from tests.api.test_durable_sources import (
 )
 from tests.jobs import open_with_barrier
 from tests.programs import PATIENCE, wait_until
-from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.errors import CorruptCheckpoint, SavepointFailed
 from tidegate.core.ids import SlotIndex
 from tidegate.core.modes import SavepointFormat
 from tidegate.datastream.connectors import CallbackSource, durable
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
-from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.savepoint import state_reader
 from tidegate.stream.elements import BarrierKind
 
@@ -59,11 +58,6 @@ def seen(monkeypatch):
     gate.set()
 
 
-def order(job, kind, directory):
-    target = new_savepoint(str(directory), job.master.job_id, SavepointFormat.CANONICAL)
-    return job.master.order(SnapshotOrder.of(kind, target))
-
-
 def segments_in(savepoint):
     return sorted(Path(savepoint).glob("taskowned/*/log/*"))
 
@@ -77,9 +71,8 @@ def stopped_with_a_log(server, tmp_path, gate, format=SavepointFormat.CANONICAL)
     gate.clear()
     server.send(range(100, SENT))
     wait_until(lambda: SENT - 1 in map(int, logged_below(tmp_path / "checkpoints")))
-    target = new_savepoint(str(tmp_path / "savepoints"), job.master.job_id, format)
     open_with_barrier(job.master.checkpoints, gate)
-    path = job.master.order(SnapshotOrder.of(BarrierKind.STOP, target)).result(PATIENCE)
+    path = job.order(BarrierKind.STOP, tmp_path / "savepoints", format).result(PATIENCE)
     job.result()
     assert len(lines_in(tmp_path / "out")) < SENT
     return path
@@ -99,11 +92,7 @@ def goes_on(server, tmp_path, path, **settings):
     connected = server.connected
     job = job_of(source_of(server), tmp_path, 3, **{PATH: path}, **settings)
     wait_until(lambda: server.connected > connected)
-    server.send(range(SENT, SENT + 20))
-    wait_until_seen(range(SENT, SENT + 20))
-    server.hang_up()
-    job.result()
-    assert lines_in(tmp_path / "out") == list(range(SENT + 20))
+    ends_with(SENT, SENT + 20, server, job, tmp_path)
 
 
 @pytest.mark.parametrize("format", list(SavepointFormat), ids=lambda format: format.value)
@@ -136,11 +125,7 @@ def test_a_job_that_fails_after_the_restore_repeats_and_loses_nothing(server, tm
     connected = server.connected
     job.cluster.kill(SlotIndex(0))
     wait_until(lambda: server.connected > connected)
-    server.send(range(SENT, SENT + 20))
-    wait_until_seen(range(SENT, SENT + 20))
-    server.hang_up()
-    job.result()
-    assert lines_in(tmp_path / "out") == list(range(SENT + 20))
+    ends_with(SENT, SENT + 20, server, job, tmp_path)
 
 
 def test_a_log_that_has_changed_is_named(server, tmp_path, seen):
@@ -156,21 +141,17 @@ def test_a_log_that_has_changed_is_named(server, tmp_path, seen):
 def test_a_savepoint_does_not_cut_the_log_that_the_last_checkpoint_needs(server, tmp_path):
     job = job_of(source_of(server), tmp_path, **RARELY)
     wait_until(lambda: server.connected)
-    job.master.order(SnapshotOrder.of(BarrierKind.CHECKPOINT, None)).result(PATIENCE)
+    job.order(BarrierKind.CHECKPOINT).result(PATIENCE)
     for burst in range(5):
         server.send(range(burst * 10, burst * 10 + 10))
         wait_until_seen(range(burst * 10 + 10))
     for _ in range(2):
-        order(job, BarrierKind.SAVEPOINT, tmp_path / "savepoints").result(PATIENCE)
+        job.order(BarrierKind.SAVEPOINT, tmp_path / "savepoints").result(PATIENCE)
     server.send(range(50, 60))
     wait_until_seen(range(60))
     job.cluster.kill(SlotIndex(0))
     wait_until(lambda: server.connected == 2)
-    server.send(range(60, 70))
-    wait_until_seen(range(60, 70))
-    server.hang_up()
-    job.result()
-    assert lines_in(tmp_path / "out") == list(range(70))
+    ends_with(60, 70, server, job, tmp_path)
 
 
 def test_a_stop_that_fails_takes_in_what_comes_next(server, tmp_path):
@@ -180,12 +161,8 @@ def test_a_stop_that_fails_takes_in_what_comes_next(server, tmp_path):
     wait_until_seen(range(10))
     (tmp_path / "savepoints").write_text("a file in the way")
     with pytest.raises(SavepointFailed, match="savepoints"):
-        order(job, BarrierKind.STOP, tmp_path / "savepoints").result(PATIENCE)
-    server.send(range(10, 20))
-    wait_until_seen(range(20))
-    server.hang_up()
-    job.result()
-    assert lines_in(tmp_path / "out") == list(range(20))
+        job.order(BarrierKind.STOP, tmp_path / "savepoints").result(PATIENCE)
+    ends_with(10, 20, server, job, tmp_path)
 
 
 def test_no_record_that_was_acknowledged_is_after_the_savepoint(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.programs import PATIENCE, wait_until
+from tests.programs import PATIENCE
 from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.common import Row, Types
@@ -206,7 +206,7 @@ class Life:
     def stop(self, version: Version, format: SavepointFormat = SavepointFormat.CANONICAL) -> None:
         """Run a version up to the middle, then stop it with a savepoint."""
         job = self.start(version)
-        self._let(STOP)
+        self.tap.let_pass(STOP)
         where = str(self.directory / "savepoints")
         self.path = job.stop_with_savepoint(False, where, format).result(PATIENCE)
         job.wait(PATIENCE)
@@ -217,14 +217,10 @@ class Life:
         keep = "execution.checkpointing.externalized-checkpoint-retention"
         settings = {"execution.checkpointing.dir": str(where), keep: "RETAIN_ON_CANCELLATION"}
         job = self.start(version, **settings)
-        self._let(STOP)
+        self.tap.let_pass(STOP)
         job.trigger_checkpoint().result(PATIENCE)
         job.cancel_and_wait()
         [self.path] = [str(path) for path in where.iterdir()]
-
-    def _let(self, records: int) -> None:
-        self.tap.let(records)
-        wait_until(lambda: self.tap.reached() == records)
 
     def plan(self, version: Version) -> UpgradePlan:
         env = self._environment(version, _Planning(version.parallelism))

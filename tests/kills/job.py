@@ -58,6 +58,7 @@ class DrivenJob:
         self._started = time.monotonic()
         self._case = case
         self._stage = stage
+        self._servers = servers
         self._ground = Ground(case, servers, directory)
         self._checkpoints: list[Path] = []
         """A directory for each start of the job, fresh or from a savepoint."""

@@ -8,13 +8,12 @@ import signal
 import time
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from tests.kills import cases
-from tests.kills.cases import Case, Fault
+from tests.kills.cases import Fault
 from tests.kills.job import (
     EXACT,
     FAILED,
@@ -29,29 +28,16 @@ from tests.kills.job import (
     Outcome,
 )
 from tests.kills.programs import expected, found
-from tests.kills.servers import Servers
-from tests.kills.stage import Stage
 from tidegate.core.fault_points import FaultPoint, Order, Victim
 
 _POINT_SECONDS = 20.0
 
 
 class Run(DrivenJob):
-    def __init__(
-        self,
-        case: Case,
-        stage: Stage,
-        servers: Servers,
-        directory: Path,
-        is_traced: bool = False,
-    ) -> None:
-        super().__init__(case, stage, servers, directory, is_traced)
-        self._servers = servers
+    def play(self) -> Outcome:
         self._orders = self._ground.place.orders
         self._zombies: list[int] = []
-        self._order_number = case.number * 1000
-
-    def play(self) -> Outcome:
+        self._order_number = self._case.number * 1000
         outcome = self.outcome
         try:
             self._begin(None)

@@ -27,7 +27,7 @@ from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Global, Partitioning, Rebalance, Rescale
 from tidegate.operators.checkpointed import CheckpointedFunction
-from tidegate.operators.functions import CoMapFunction, MapFunction
+from tidegate.operators.functions import MapFunction
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.operators.stateless import MapOperator
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor
@@ -71,7 +71,7 @@ class _Remembering:
             Faults.runs[self.run].called(self.name)
 
 
-class Seen(_Remembering, MapFunction, CoMapFunction):
+class Seen(_Remembering, MapFunction):
     """Counts every record in the state of its key."""
 
     def open(self, runtime_context: Any) -> None:
@@ -81,12 +81,6 @@ class Seen(_Remembering, MapFunction, CoMapFunction):
         self.called()
         self.seen.put(value, (self.seen.get(value) or 0) + 1)
         return value
-
-    map1 = map2 = map
-
-
-class SeenTwice(Seen, CoMapFunction):
-    """Like `Seen`, over two inputs."""
 
 
 class Tally(_Remembering, MapFunction, CheckpointedFunction):
@@ -247,7 +241,7 @@ def _transformation(
         tally.run = faults.run
         inputs = [Upstream(built[source], partitioning) for source, partitioning in node.inputs]
         return apply(MapOperator(tally), *inputs, **settings)
-    function = SeenTwice(name) if node.kind == "connected" else Seen(name)
+    function = Seen(name)
     function.run = faults.run
     key = select_key(key_of)
     inputs = [

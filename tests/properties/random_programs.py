@@ -35,7 +35,7 @@ from tidegate.operators.aggregations.columnar import SumAggregation
 from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.endpoints.operators import SinkOperator
-from tidegate.operators.functions import CoMapFunction, ProcessFunction
+from tidegate.operators.functions import CoFlatMapFunction, ProcessFunction
 from tidegate.operators.keyed import KeyedReduceOperator
 from tidegate.operators.output_tag import OutputTag
 from tidegate.operators.stateless import (
@@ -44,7 +44,7 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
-from tidegate.operators.two_inputs.co import CoMapOperator
+from tidegate.operators.two_inputs.co import CoFlatMapOperator
 from tidegate.state.keys.selection import KeySelection, select_key
 from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.stream.batch import Batch
@@ -101,17 +101,17 @@ class OddAside(ProcessFunction):
         yield value + 1
 
 
-class TellApart(CoMapFunction):
+class TellApart(CoFlatMapFunction):
     def __init__(self) -> None:
         self.number = next(_numbers)
 
-    def map1(self, value: int) -> int:
+    def flat_map1(self, value: int) -> list[int]:
         INVOCATIONS[self.number] += 1
-        return value * 10
+        return [value * 10]
 
-    def map2(self, value: int) -> int:
+    def flat_map2(self, value: int) -> list[int]:
         INVOCATIONS[self.number] += 1
-        return value * 10 + 1
+        return [value * 10 + 1]
 
 
 def remainder(value: int) -> int:
@@ -225,7 +225,7 @@ def _results(operator: Operator | None, records: list[int], index: int) -> Any:
         case ProcessOperator():
             sides = [(ODD, record) for record in records if record % 2]
             return [*sides, *(record + 1 for record in records)]
-        case CoMapOperator():
+        case CoFlatMapOperator():
             return [record * 10 + index for record in records]
         case RunningTotal():
             return list(operator.results(records, {}))
@@ -336,7 +336,9 @@ class _Drawer:
             case "union" | "connect":
                 inputs.append(self.upstream(width, index=1 if kind == "connect" else 0))
                 if kind == "connect":
-                    new = apply(CoMapOperator(TellApart(), format), *inputs, **settings, **typed)
+                    new = apply(
+                        CoFlatMapOperator(TellApart(), format), *inputs, **settings, **typed
+                    )
                 else:
                     new = apply(MapOperator(Affine(), format), *inputs, **settings, **typed)
             case "filter":

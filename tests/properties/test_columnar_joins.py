@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.effort import examples
+from tests.properties.subtasks import Subtasks
 from tests.unit.operators.windows.windowed import BACKENDS
 from tidegate.core.poison import PoisonOrders
 from tidegate.operators.joins.columnar import buffer, operator, windowed
@@ -28,7 +29,6 @@ from tidegate.operators.windows.merging_operator import window_operator
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.state.keys.selection import KeySelection, select_key
 from tidegate.stream.batch import Batch
-from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
@@ -44,7 +44,6 @@ SELECTED = select_fields(
     {"who": right("who"), "n": left(1), "note": right(0), "at": right(1), "again": left(1)}, TYPES
 )
 LATE = dict(zip(("late left", "late right"), FORMATS, strict=True))
-MAX_PARALLELISM = 4
 
 
 def interval_joins(bounds):
@@ -71,68 +70,6 @@ def window_joins(assigner):
         tagged,
     )
     return columnar, by_record
-
-
-class Subtasks:
-    """All subtasks of an operator."""
-
-    def __init__(self, operator, settings):
-        self._operator = operator
-        self._settings = settings
-        self._harnesses = []
-        self.start(1)
-
-    def start(self, count):
-        snapshots = [harness.snapshot() for harness in self._harnesses]
-        old = self._harnesses
-        self._harnesses = [
-            OperatorHarness(
-                self._operator,
-                parallelism=count,
-                subtask=subtask,
-                max_parallelism=MAX_PARALLELISM,
-                settings=self._settings,
-                restore_from=snapshots,
-                inputs=2,
-            )
-            for subtask in range(count)
-        ]
-        for harness in old:
-            harness.close()
-
-    def process(self, side, records, times):
-        batch = Batch(
-            columns=FORMATS[side].encode(records),
-            format=FORMATS[side],
-            timestamps=np.array(times, np.int64),
-        )
-        groups = KEYS[side].hashes(batch) % MAX_PARALLELISM
-        for harness in self._harnesses:
-            own = [place for place, g in enumerate(groups) if int(g) in harness.context.key_groups]
-            if own:
-                harness.process_batch(batch.take(np.array(own)), side)
-        return self._taken()
-
-    def watermark(self, timestamp):
-        for harness in self._harnesses:
-            for side in (0, 1):
-                harness.watermark(timestamp, input_index=side)
-        return self._taken()
-
-    def _taken(self):
-        """What was emitted since: results of each key with their times, and late records."""
-        found, late = [], []
-        for harness in self._harnesses:
-            for batch in harness.batches:
-                found += zip(batch.records, batch.timestamps.tolist(), strict=True)
-            late += [(tag, repr(r)) for tag in LATE for r in harness.side_output(tag)]
-            harness.batches.clear()
-            harness.side_batches.clear()
-        return sorted(found, key=lambda each: repr(each[0][0])), sorted(late)
-
-    def close(self):
-        for harness in self._harnesses:
-            harness.close()
 
 
 @pytest.fixture
@@ -167,22 +104,36 @@ LIMITS = st.tuples(st.sampled_from([1, 3, 1000]), st.sampled_from([200, 2**63 - 
 
 
 def assert_alike(columnar, by_record, steps, backend):
-    one, other = Subtasks(columnar, BACKENDS[backend]), Subtasks(by_record, BACKENDS[backend])
+    one, other = both = [Subtasks(each, BACKENDS[backend], 2) for each in (columnar, by_record)]
     now = time = 0
     for records, moved, watermark, subtasks in [*steps, ([], 0, 10**6, None)]:
         now += moved
         for side in (0, 1):
             times = [now + behind for behind, (of, _) in records if of == side]
             given = [record for _, (of, record) in records if of == side]
-            if given:
-                assert one.process(side, given, times) == other.process(side, given, times)
+            batch = Batch(
+                columns=FORMATS[side].encode(given),
+                format=FORMATS[side],
+                timestamps=np.array(times, np.int64),
+            )
+            for each in both if given else ():
+                each.process(batch, KEYS[side], side)
+            assert taken(one) == taken(other)
         if watermark is not None:
             time = max(time, now + watermark)
-            assert one.watermark(time) == other.watermark(time)
+            for each in both:
+                each.watermark(time)
+            assert taken(one) == taken(other)
         if subtasks is not None:
             one.start(subtasks)
     one.close()
     other.close()
+
+
+def taken(subtasks):
+    """Results in their order for each key, and late records."""
+    found = sorted(subtasks.take(), key=lambda each: repr(each[0][0]))
+    return found, [sorted(map(repr, subtasks.take_side(tag))) for tag in LATE]
 
 
 @examples(25, suppress=[HealthCheck.function_scoped_fixture])

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from tests.effort import examples
+from tests.properties.subtasks import Subtasks
 from tidegate.core.modes import StateBackendType
 from tidegate.operators.aggregations import accumulators
 from tidegate.operators.aggregations.aggregates import (
@@ -46,7 +47,6 @@ RECORD = Types.TUPLE([Types.STRING(), Types.LONG(), Types.INT(), Types.SQL_DATE(
 FORMAT = arrow_format(RECORD)
 KEY = select_key(0, RECORD)
 BY_FUNCTION = KeySelection(KEY.selector)
-MAX_PARALLELISM = 8
 SETTINGS = [{"state.backend.type": backend} for backend in StateBackendType]
 AGGREGATES = {
     "n": count(),
@@ -126,72 +126,6 @@ def both_operators(assigner, lateness, aggregation):
     return columnar, by_record
 
 
-class Subtasks:
-    """All subtasks of an operator, and all that they have emitted."""
-
-    def __init__(self, operator, settings):
-        self._operator = operator
-        self._settings = settings
-        self._harnesses = []
-        self.results = []
-        self.late = []
-        self.start(1)
-
-    def start(self, count, settings=None):
-        snapshots = [harness.snapshot() for harness in self._harnesses]
-        old = self._harnesses
-        self._harnesses = [
-            OperatorHarness(
-                self._operator,
-                parallelism=count,
-                subtask=subtask,
-                max_parallelism=MAX_PARALLELISM,
-                settings=settings or self._settings,
-                restore_from=snapshots,
-            )
-            for subtask in range(count)
-        ]
-        for harness in old:
-            harness.close()
-
-    def process(self, records, times):
-        self._distribute(batch_of(records, times), KEY)
-        return self._taken()
-
-    def _distribute(self, batch, key):
-        groups = key.hashes(batch) % MAX_PARALLELISM
-        for harness in self._harnesses:
-            own = [place for place, g in enumerate(groups) if int(g) in harness.context.key_groups]
-            if own:
-                harness.process_batch(batch.take(np.array(own)))
-
-    def watermark(self, timestamp):
-        for harness in self._harnesses:
-            harness.watermark(timestamp)
-        return self._taken()
-
-    def _taken(self):
-        """What was emitted since the last call: results with their times, and late records."""
-        found = []
-        for harness in self._harnesses:
-            for batch in harness.batches:
-                found += zip(map(repr, batch.records), batch.timestamps.tolist(), strict=True)
-            harness.batches.clear()
-            found += [("late", repr(record)) for record in harness.side_output("late")]
-            harness.side_batches.clear()
-        return sorted(found, key=repr)
-
-    def close(self):
-        for harness in self._harnesses:
-            harness.close()
-
-
-def batch_of(records, times):
-    return Batch(
-        columns=FORMAT.encode(records), format=FORMAT, timestamps=np.array(times, np.int64)
-    )
-
-
 class CombinedSubtasks(Subtasks):
     """Records are added up before they come to the subtasks."""
 
@@ -201,12 +135,11 @@ class CombinedSubtasks(Subtasks):
         operator.partial = combiner.rows
         super().__init__(operator, settings)
 
-    def process(self, records, times):
-        self._combiner.process_batch(batch_of(records, times))
-        for batch in self._combiner.batches:
-            self._distribute(batch, self._key)
+    def process(self, batch, key, side=0):
+        self._combiner.process_batch(batch)
+        for combined in self._combiner.batches:
+            super().process(combined, self._key)
         self._combiner.batches.clear()
-        return self._taken()
 
 
 @pytest.fixture
@@ -254,14 +187,25 @@ def assert_alike(one, other, steps, backends):
     now = time = 0
     for records, moved, watermark, subtasks in [*steps, ([], 0, 10**6, None)]:
         now += moved
-        if records:
-            times = [now + behind for behind, _ in records]
-            given = [record for _, record in records]
-            assert one.process(given, times) == other.process(given, times)
+        batch = Batch(
+            columns=FORMAT.encode([record for _, record in records]),
+            format=FORMAT,
+            timestamps=np.array([now + behind for behind, _ in records], np.int64),
+        )
+        for each in (one, other) if records else ():
+            each.process(batch, KEY)
+        assert taken(one) == taken(other)
         if watermark is not None:
             time = max(time, now + watermark)
-            assert one.watermark(time) == other.watermark(time)
+            for each in (one, other):
+                each.watermark(time)
+            assert taken(one) == taken(other)
         if subtasks is not None:
             one.start(subtasks, backends[1])
     one.close()
     other.close()
+
+
+def taken(subtasks):
+    """Results and late records, in any order."""
+    return [sorted(map(repr, found)) for found in (subtasks.take(), subtasks.take_side("late"))]

@@ -98,8 +98,7 @@ def test_a_disturbed_run_drops_what_an_undisturbed_one_drops(
     judged.sink_to(sink).uid("sink")
     job = env.execute_async("judged")
     for reached, parallelism in rescalings:
-        tap.let(reached)
-        wait_until(lambda reached=reached: tap.reached() == reached)
+        tap.let_pass(reached)
         job.rescale(parallelism).result(PATIENCE)
     tap.let(len(records))
     job.wait(PATIENCE)

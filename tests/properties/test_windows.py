@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from tests.unit.operators.windows.windowed import BACKENDS, WindowHarness, aggregated, windows
+from tests.properties.subtasks import Subtasks
+from tests.unit.operators.windows.windowed import BACKENDS, BY_FIRST, aggregated, windows
 from tidegate.datastream.functions import AggregateFunction, WindowFunction
 from tidegate.datastream.window import (
     ContinuousEventTimeTrigger,
@@ -20,12 +21,9 @@ from tidegate.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tidegate.state.keys.hash_columns import hash_values
-from tidegate.state.keys.key_groups import key_groups_of, subtasks_of
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import WatermarkStatus
 
-GROUPS = 8
 END = 2**63 - 1
 INTERVAL = 4
 COUNT = 3
@@ -166,50 +164,6 @@ class Naive:
                 del self.panes[key, window]
 
 
-class Job:
-    """The operator in several subtasks, with records partitioned by key."""
-
-    def __init__(self, operator, settings):
-        self.operator, self.settings = operator, settings
-        self.results, self.late = [], []
-        self.parts = []
-        self.start(1)
-
-    def start(self, parallelism, watermark=None):
-        old = self.parts
-        self.take()
-        self.parts = [
-            WindowHarness(
-                self.operator,
-                settings=self.settings,
-                max_parallelism=GROUPS,
-                parallelism=parallelism,
-                subtask=subtask,
-                restore_from=[part.snapshot() for part in old],
-            )
-            for subtask in range(parallelism)
-        ]
-        for part in self.parts if watermark is not None else ():
-            part.operator._time.watermark = watermark
-        for part in old:
-            part.close()
-
-    def add(self, records):
-        groups = key_groups_of(hash_values([key for key, *_ in records]), GROUPS)
-        owners = subtasks_of(groups, len(self.parts), GROUPS).tolist()
-        for number, part in enumerate(self.parts):
-            own = [r for r, owner in zip(records, owners, strict=True) if owner == number]
-            if own:
-                stamps = np.array([time for *_, time in own], np.int64)
-                part.process_batch(Batch(records=[(k, v) for k, v, _ in own], timestamps=stamps))
-
-    def take(self):
-        for part in self.parts:
-            self.results += [(*result, at) for result, at in part.take_timed()]
-            self.late += part.side_output("late")
-            part.side_batches.clear()
-
-
 RECORD = st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 60))
 STEPS = st.lists(
     st.lists(RECORD, min_size=1, max_size=8)
@@ -237,35 +191,39 @@ def test_windows_fire_as_a_naive_interpreter_says(backend, assigner, steps, trig
         function=WithKey(),
     )
     naive = Naive(ASSIGNERS[assigner], trigger, lateness)
-    job = Job(operator, BACKENDS[backend])
+    job = Subtasks(operator, BACKENDS[backend])
+    results, late = [], []
     watermark, is_idle = None, False
     for step in [*steps, "active", END]:
         match step:
             case list():
                 for record in step:
                     naive.add(*record)
-                job.add(step)
+                stamps = np.array([time for *_, time in step], np.int64)
+                job.process(
+                    Batch(records=[(k, v) for k, v, _ in step], timestamps=stamps), BY_FIRST
+                )
             case "idle" | "active":
                 is_idle = step == "idle"
-                for part in job.parts:
+                for part in job.harnesses:
                     part.watermark_status(WatermarkStatus[step.upper()])
             case int() if is_idle:
-                for part in job.parts:
-                    part.watermark((watermark or 0) + step)  # does not count
+                job.watermark((watermark or 0) + step)  # does not count
             case int():
                 watermark = step if watermark is None or step == END else watermark + step
                 naive.advance(watermark)
-                for part in job.parts:
-                    part.watermark(watermark)
+                job.watermark(watermark)
             case _:
                 is_idle = False
-                job.start(
-                    len(job.parts) if step == "restart" else 1 + len(job.parts) % 3, watermark
-                )
-    job.take()
-    for part in job.parts:
+                count = len(job.harnesses)
+                job.start(count if step == "restart" else 1 + count % 3)
+                for part in job.harnesses if watermark is not None else ():
+                    part.operator._time.watermark = watermark
+        results += [(*result, at) for result, at in job.take()]
+        late += job.take_side("late")
+    for part in job.harnesses:
         assert not part.operator.backend.event_timers.timers()
         assert not any(part.operator.contents.table.values)
-        part.close()
-    assert sorted(job.results) == sorted(naive.results)
-    assert sorted(job.late) == sorted(naive.late)
+    job.close()
+    assert sorted(results) == sorted(naive.results)
+    assert sorted(late) == sorted(naive.late)

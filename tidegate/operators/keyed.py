@@ -14,7 +14,6 @@ from tidegate.core.errors import TidegateError
 from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.functions import (
     CoFlatMapFunction,
-    CoMapFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
@@ -173,24 +172,19 @@ class KeyedOperator(FunctionOperator):
 
 
 class KeyedMapOperator(KeyedOperator):
-    """One result per record: map, and map1 or map2 on connected streams."""
-
-    _functions: tuple[Callable[[Any], Any], ...]
+    """One result per record."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self.uses_key = isinstance(self.function, Function)
-        if isinstance(self.function, CoMapFunction):
-            self._functions = (self.function.map1, self.function.map2)
-        else:
-            self._functions = (bound_method(self.function, MapFunction, "map"),)
+        self._map = bound_method(self.function, MapFunction, "map")
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
-        backend, function = self.backend, self._functions[input_index]
+        backend = self.backend
         keyed_records = zip(places, keys, records, strict=True)
         turns = (record for backend.place, backend.current_key, record in keyed_records)
-        return self.user_code.map_until_failure(function, records, stamps, turns=turns)
+        return self.user_code.map_until_failure(self._map, records, stamps, turns=turns)
 
 
 class KeyedFlatMapOperator(KeyedOperator):

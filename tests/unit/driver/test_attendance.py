@@ -71,8 +71,7 @@ def test_callbacks_for_the_end_run_after_the_sinks():
 def test_a_job_that_is_rescaled_is_attended_as_one():
     sink, tap = Attended(), Tap(range(20))
     job = start(sink, tap, 2, **{"execution.checkpointing.storage": "jobmanager"})
-    tap.let(10)
-    wait_until(lambda: tap.reached() == 10)
+    tap.let_pass(10)
     job.rescale(1).result(PATIENCE)
     tap.let(20)
     job.result(PATIENCE)

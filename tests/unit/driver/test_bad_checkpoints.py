@@ -10,17 +10,16 @@ from tests.jobs import (
     checkpoint_after,
     checkpoints_in,
     on_disk,
-    pairs,
     summed,
+    take_checkpoint,
     totals,
 )
 from tests.programs import read, wait_until
 from tests.taps import Tap
+from tests.unit.driver.conftest import RECORDS
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.state.snapshot.reader import location_of
-
-RECORDS = pairs(60)
 
 
 @pytest.fixture(params=some("hashmap", "rocksdb"))
@@ -65,11 +64,10 @@ def own_files(directory, number, others=()):
 
 
 @pytest.fixture
-def job_with_two(start, watch, settings, tmp_path):
+def job_with_two(begun, watch, settings, tmp_path):
     """A job that keeps the checkpoints of 20 and of 30 records, and is 10 records further."""
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=settings, parallelism=1)
-    first = checkpoint_after(job, watch, tap, 20)
+    job, tap = begun(settings=settings, parallelism=1)
+    first = take_checkpoint(job, watch, "sums")
     second = checkpoint_after(job, watch, tap, 30)
     tap.let(40)
     wait_until(lambda: watch.count("sums", "map") == 40)

@@ -19,19 +19,19 @@ from tests.jobs import (
     fail_once,
     hold_checkpoints,
     on_disk,
-    pairs,
     raise_,
     state_files,
     summed,
+    take_checkpoint,
     totals,
 )
 from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
+from tests.unit.driver.conftest import RECORDS
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.core.errors import CheckpointFailed, JobCanceled, StorageError, UserFunctionError
 from tidegate.driver.checkpoints import store_thread
 
-RECORDS = pairs(60)
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 RETAINED = "execution.checkpointing.num-retained"
 TOLERABLE = "execution.checkpointing.tolerable-failed-checkpoints"
@@ -46,10 +46,9 @@ def directory_of(job, tmp_path):
     return tmp_path / job.master.job_id
 
 
-def test_state_is_on_disk_while_the_job_runs(start, watch, settings, tmp_path):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=settings)
-    number = checkpoint_after(job, watch, tap, 20)
+def test_state_is_on_disk_while_the_job_runs(begun, watch, settings, tmp_path):
+    job, _ = begun(settings=settings)
+    number = take_checkpoint(job, watch, "sums")
     directory = directory_of(job, tmp_path)
     wait_until(lambda: checkpoints_in(directory) == [number])
     assert job.history.latest_completed.path == str(directory / f"chk-{number}")
@@ -89,10 +88,9 @@ def finished(job, watch, tap):
         ("NO_EXTERNALIZED_CHECKPOINTS", finished, False),
     ],
 )
-def test_what_stays_when_a_job_ends(start, watch, settings, tmp_path, policy, end, stays):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings={**settings, RETENTION: policy})
-    number = checkpoint_after(job, watch, tap, 20)
+def test_what_stays_when_a_job_ends(begun, watch, settings, tmp_path, policy, end, stays):
+    job, tap = begun(settings={**settings, RETENTION: policy})
+    number = take_checkpoint(job, watch, "sums")
     if end is finished:
         watch.actions.clear()
     end(job, watch, tap)
@@ -156,11 +154,10 @@ def writing(directory, job):
 
 @pytest.mark.parametrize("phase", [beginning, writing])
 def test_a_job_continues_while_its_storage_fails_and_then_takes_checkpoints_again(
-    start, watch, settings, tmp_path, phase
+    begun, watch, settings, tmp_path, phase
 ):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=settings)
-    good = checkpoint_after(job, watch, tap, 20)
+    job, tap = begun(settings=settings)
+    good = take_checkpoint(job, watch, "sums")
     watch.actions.clear()
     hold_checkpoints(job, watch, "sums")
     block, unblock = phase(directory_of(job, tmp_path), job)
@@ -218,12 +215,10 @@ def test_checkpoints_that_fail_too_often_are_a_failure_to_restart_from(
 
 
 def test_a_publication_of_which_nothing_is_known_is_asked_about_until_it_is(
-    start, watch, settings, tmp_path, monkeypatch, caplog
+    begun, watch, settings, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr(store_thread, "_READ_BACK_SECONDS", 0.01)
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=settings)
-    tap.let(20)
+    job, tap = begun(settings=settings)
     job.wait_for_checkpoint()
     directory = directory_of(job, tmp_path)
     number = hold_checkpoints(job, watch, "sums")
@@ -269,12 +264,10 @@ def small_disk():
 
 
 def test_a_full_disk_costs_checkpoints_and_nothing_else(
-    start, watch, settings, tmp_path, small_disk
+    begun, watch, settings, tmp_path, small_disk
 ):
     settings = {**settings, "execution.checkpointing.dir": f"smalldisk://{tmp_path}"}
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=settings)
-    tap.let(20)
+    job, tap = begun(settings=settings)
     job.wait_for_checkpoint()
     small_disk.is_full = True
     known = job.history.counts.failed
@@ -304,13 +297,10 @@ def test_a_directory_that_cannot_be_written_is_found_before_the_job_starts(
 
 
 def test_all_that_a_checkpoint_wrote_is_gone_when_it_took_too_long(
-    start, watch, settings, tmp_path
+    begun, watch, settings, tmp_path
 ):
-    tap = Tap(RECORDS)
     settings = {**settings, "execution.checkpointing.timeout": "2 s"}
-    job = start(summed(watch, read(tap)), settings=settings)
-    tap.let(30)
-    wait_until(lambda: watch.count("sums", "map") == 30)
+    job, tap = begun(30, settings=settings)
     job.wait_for_checkpoint()
     gate = threading.Event()
     directory = directory_of(job, tmp_path)

@@ -7,8 +7,8 @@ import pytest
 from tests.jobs import (
     CHECKPOINTS,
     RESTARTS,
-    CoSums,
     NotNow,
+    Sums,
     WatchedMap,
     fail_once,
     key_of,
@@ -177,7 +177,7 @@ def test_a_source_subtask_that_has_finished_is_not_run_again(start, watch):
 
 def test_an_input_that_has_ended_stays_ended_after_a_failure(start, watch):
     ended, going_on = Tap(RECORDS, is_open=True), Tap(RECORDS)
-    operator = WatchedMap(CoSums(watch, "sums"), [select_key(key_of)] * 2)
+    operator = WatchedMap(Sums(watch, "sums"), [select_key(key_of)] * 2)
     inputs = [
         Upstream(up.transformation, up.partitioning, input_index=index)
         for index, up in enumerate([keyed(key_of, read(ended)), keyed(key_of, read(going_on))])

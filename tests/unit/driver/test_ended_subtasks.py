@@ -17,14 +17,11 @@ from tests.jobs import (
 )
 from tests.programs import PATIENCE, apply, collected, keyed, mapped, read, wait_until
 from tests.taps import Tap
-from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.connectors.driver_side import CollectSink
 from tidegate.connectors.files.encodings import Encoder
 from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
 from tidegate.core.errors import TidegateError
-from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
 from tidegate.operators.endpoints.operators import SinkFunctionOperator, SinkOperator
 from tidegate.operators.endpoints.two_phase_commit import (
@@ -199,8 +196,7 @@ def test_a_final_commit_that_fails_is_made_up_for_by_the_restart(start, sink, ba
 def test_what_a_subtask_that_ended_early_prepared_is_committed_after_a_failure(start, sink, bank):
     tap = Tap(range(100), range(100, 1000))
     job = start(deposited(sink, bank, tap), settings=WHOLE_SPLITS)
-    tap.let(500, stream=1)
-    wait_until(lambda: tap.reached(1) == 500)
+    tap.let_pass(500, stream=1)
     job.wait_for_checkpoint()
     bank.refusals = 1
     tap.let(100, stream=0)
@@ -267,12 +263,9 @@ def test_a_drained_job_whose_commit_fails_commits_when_it_is_deployed_again(
 ):
     tap = Tap(range(100))
     job = start(deposited(sink, bank, tap), settings=ONLY_AT_THE_END)
-    tap.let(60)
-    wait_until(lambda: tap.reached() == 60)
-    target = new_savepoint(str(tmp_path / "savepoints"), "a" * 32, SavepointFormat.NATIVE)
+    tap.let_pass(60)
     bank.refusals = refusals
-    order = SnapshotOrder.of(BarrierKind.STOP, target, drains=True)
-    job.master.order(order).result(PATIENCE)
+    job.order(BarrierKind.STOP, tmp_path / "savepoints", drains=True).result(PATIENCE)
     job.result()
     assert job.status is JobStatus.FINISHED
     assert bank.visible == list(range(60))
@@ -312,8 +305,7 @@ def test_operator_state_of_an_ended_subtask_is_there_after_every_restore(start, 
     tap = Tap(range(10), range(100))
     settings = {**on_disk(tmp_path), **RESTARTS}
     job = start(remembered(watch, tap), settings=settings)
-    tap.let(10, stream=0)
-    wait_until(lambda: tap.reached(0) == 10)
+    tap.let_pass(10)
     for restarts in (1, 2):
         job.wait_for_checkpoint()
         job.wait_for_checkpoint()

@@ -2,15 +2,12 @@
 
 import pytest
 
-from tests.jobs import RESTARTS, checkpoint_after, on_disk, pairs, summed
-from tests.programs import apply, read, wait_until
+from tests.jobs import RESTARTS, checkpoint_after, on_disk
+from tests.programs import wait_until
 from tests.taps import Tap
-from tidegate.connectors.files.encodings import Encoder
-from tidegate.connectors.files.sink import FileSink
+from tests.unit.driver.conftest import RECORDS, committed, lines
 from tidegate.core.errors import JobCanceled, RepeatsCommitted
-from tidegate.operators.endpoints.operators import SinkOperator
 
-RECORDS = pairs(60)
 GO_BACK = "tidegate.recovery.skip-damaged-checkpoints"
 
 
@@ -21,38 +18,15 @@ def settings(tmp_path):
 
 
 @pytest.fixture
-def begin(start, watch, settings, tmp_path):
-    """Starts a job that sums, and writes what it reads to files."""
-
-    def create(tap, **more):
-        source = read(tap, uid="source")
-        sink = SinkOperator(FileSink(str(tmp_path / "out"), Encoder()))
-        files = apply(sink, source, name="files", uid="files", is_sink=True)
-        sinks = summed(watch, source), files
-        return start(*sinks, settings={**settings, **more}, parallelism=1)
-
-    return create
-
-
-@pytest.fixture
-def running(begin, watch, settings, tmp_path):
+def running(writing, watch, settings, tmp_path):
     """A job with the checkpoints of 20 and of 30 records, both of which it has committed."""
     tap = Tap(RECORDS)
-    job = begin(tap)
+    job = writing(tap)
     kept = [checkpoint_after(job, watch, tap, number) for number in (20, 30)]
     wait_until(lambda: len(committed(tmp_path)) == 30)
     job.tap, job.directory = tap, tmp_path / "checkpoints" / job.master.job_id
     job.second = job.directory / f"chk-{kept[1]}"
     return job
-
-
-def committed(tmp_path):
-    files = [path for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")]
-    return sorted(line for path in files for line in path.read_text().splitlines())
-
-
-def lines(records):
-    return sorted(map(str, records))
 
 
 def damage_state(checkpoint):
@@ -79,10 +53,10 @@ def test_a_job_whose_sinks_have_committed_does_not_go_back_further(running, tmp_
 
 
 def test_a_job_may_skip_a_damaged_checkpoint_and_says_what_is_duplicated(
-    begin, watch, tmp_path, caplog
+    writing, watch, tmp_path, caplog
 ):
     tap = Tap(RECORDS)
-    job = begin(tap, **{GO_BACK: True})
+    job = writing(tap, **{GO_BACK: True})
     kept = [checkpoint_after(job, watch, tap, number) for number in (20, 30)]
     wait_until(lambda: len(committed(tmp_path)) == 30)
     damage_state(tmp_path / "checkpoints" / job.master.job_id / f"chk-{kept[1]}")
@@ -96,7 +70,7 @@ def test_a_job_may_skip_a_damaged_checkpoint_and_says_what_is_duplicated(
 
 @pytest.mark.parametrize("from_where", ["latest", "the directory"])
 def test_a_job_does_not_start_from_before_a_damaged_checkpoint(
-    running, begin, tmp_path, from_where
+    running, writing, tmp_path, from_where
 ):
     cancelled(running)
     damage_metadata(running.second)
@@ -104,25 +78,27 @@ def test_a_job_does_not_start_from_before_a_damaged_checkpoint(
     with pytest.raises(
         RepeatsCommitted, match=f"{running.second.name} cannot be restored.*'files'"
     ):
-        begin(Tap(RECORDS), **{"execution.state-recovery.path": path})
+        writing(Tap(RECORDS), **{"execution.state-recovery.path": path})
 
 
-def test_a_job_may_start_from_before_a_damaged_checkpoint(running, begin, watch, tmp_path, caplog):
+def test_a_job_may_start_from_before_a_damaged_checkpoint(
+    running, writing, watch, tmp_path, caplog
+):
     cancelled(running)
     watch.actions.clear()
     damage_metadata(running.second)
     settings = {"execution.state-recovery.path": "latest", GO_BACK: True}
-    begin(Tap(RECORDS, is_open=True), **settings).result()
+    writing(Tap(RECORDS, is_open=True), **settings).result()
     assert committed(tmp_path) == lines(RECORDS + RECORDS[20:30])
     assert "'files'" in caplog.text
 
 
-def test_an_older_checkpoint_that_is_damaged_is_in_nobodys_way(running, begin, watch, tmp_path):
+def test_an_older_checkpoint_that_is_damaged_is_in_nobodys_way(running, writing, watch, tmp_path):
     cancelled(running)
     watch.actions.clear()
     complete = [path.parent for path in running.directory.glob("chk-*/_metadata")]
     older = [path for path in complete if path != running.second]
     assert len(older) == 1
     damage_metadata(older[0])
-    begin(Tap(RECORDS, is_open=True), **{"execution.state-recovery.path": "latest"}).result()
+    writing(Tap(RECORDS, is_open=True), **{"execution.state-recovery.path": "latest"}).result()
     assert committed(tmp_path) == lines(RECORDS)

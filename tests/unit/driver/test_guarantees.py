@@ -10,7 +10,7 @@ from tests.jobs import (
     RESTARTS,
     SMALL_STEPS,
     TOLERANT,
-    CoSums,
+    Sums,
     Watched,
     WatchedMap,
     fail_once,
@@ -41,7 +41,7 @@ class Ones:
 def count_over_a_failure(start, watch, mode):
     """Both inputs flow all the time; returns what was counted beyond what was read."""
     taps = [Tap(Ones(), is_open=True), Tap(Ones(), is_open=True)]
-    operator = WatchedMap(CoSums(watch, "sums"), [select_key(key_of)] * 2)
+    operator = WatchedMap(Sums(watch, "sums"), [select_key(key_of)] * 2)
     inputs = [
         Upstream(up.transformation, up.partitioning, input_index=index)
         for index, up in enumerate(keyed(key_of, read(tap)) for tap in taps)

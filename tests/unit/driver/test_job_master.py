@@ -290,25 +290,6 @@ def test_a_region_that_fails_leaves_the_others_alone(start, watched):
     assert watched.calls["bad", "open"] == 4
 
 
-def test_with_full_failover_all_regions_go_back(start, watched):
-    gate = threading.Event()
-    watched.behaviour["good", "map"] = lambda value: gate.wait(PATIENCE) and value
-    failing = fail_times(1)
-
-    def fail_once_the_other_runs(value):
-        wait_until(lambda: watched.calls["good", "map"])
-        gate.set()
-        return failing(value)
-
-    watched.behaviour["bad", "map"] = fail_once_the_other_runs
-    settings = {**RESTARTS, "jobmanager.execution.failover-strategy": "full"}
-    job = start(
-        exchanged(read(range(10)), "bad"), exchanged(read(range(10)), "good"), settings=settings
-    )
-    job.result()
-    assert watched.calls["good", "open"] == watched.calls["bad", "open"] == 4
-
-
 class BreakingExchange(MiniCluster):
     """Steps break for reasons of their own, now and then."""
 

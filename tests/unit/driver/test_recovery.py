@@ -11,18 +11,17 @@ from tests.jobs import (
     TOLERANT,
     fail_once,
     hold_checkpoints,
-    pairs,
     raise_,
     summed,
     totals,
 )
 from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
-from tidegate.core.errors import SlotLost, UserFunctionError
+from tests.unit.driver.conftest import RECORDS
+from tidegate.core.errors import UserFunctionError
 from tidegate.protocol.job_status import JobStatus
 
 SETTINGS = {**CHECKPOINTS, **RESTARTS}
-RECORDS = pairs(60)
 
 
 @pytest.fixture(params=some("hashmap", "rocksdb"))
@@ -32,8 +31,7 @@ def settings(request):
 
 def let_through_a_checkpoint(job, tap, records):
     """Let so many records pass, and wait until a checkpoint holds them."""
-    tap.let(records)
-    wait_until(lambda: tap.reached() == records)
+    tap.let_pass(records)
     return job.wait_for_checkpoint()
 
 
@@ -58,11 +56,10 @@ def test_state_and_position_of_the_checkpoint_are_restored_after_a_user_exceptio
 
 
 def test_records_after_the_checkpoint_are_processed_again_and_those_before_it_are_not(
-    start, watch, settings
+    begun, watch, settings
 ):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings={**settings, **TOLERANT}, parallelism=1)
-    let_through_a_checkpoint(job, tap, 30)
+    job, tap = begun(30, settings={**settings, **TOLERANT}, parallelism=1)
+    job.wait_for_checkpoint()
     hold_checkpoints(job, watch, "sums")
     tap.let(40)
     wait_until(lambda: watch.count("sums", "map") == 40)
@@ -93,10 +90,9 @@ def test_without_a_completed_checkpoint_a_job_starts_fresh(start, watch):
     assert watch.values("sums", "initialize") == [False] * 4
 
 
-def test_failures_in_a_row_each_go_back_until_the_attempts_are_used_up(start, watch):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=SETTINGS, parallelism=1)
-    let_through_a_checkpoint(job, tap, 30)
+def test_failures_in_a_row_each_go_back_until_the_attempts_are_used_up(begun, watch):
+    job, tap = begun(30, settings=SETTINGS, parallelism=1)
+    job.wait_for_checkpoint()
     poison = RECORDS[35]
     watch.on("sums", "map", lambda v: raise_(ValueError("bad")) if v == poison else v)
     tap.open()
@@ -110,10 +106,9 @@ def test_failures_in_a_row_each_go_back_until_the_attempts_are_used_up(start, wa
     assert dict(job.records()) == totals(RECORDS[:35]), "what came before the failure counts"
 
 
-def test_a_job_that_fails_while_it_recovers_tries_again(start, watch):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=SETTINGS, parallelism=1)
-    let_through_a_checkpoint(job, tap, 30)
+def test_a_job_that_fails_while_it_recovers_tries_again(begun, watch):
+    job, tap = begun(30, settings=SETTINGS, parallelism=1)
+    job.wait_for_checkpoint()
     fail_once(watch, "sums", "open")
     job.cluster.kill(0)
     assert results_after(job, tap) == totals(RECORDS)
@@ -126,15 +121,6 @@ def test_two_slots_lost_at_once_are_one_recovery(start, watch):
     job.cluster.kill(1)
     job.cluster.kill(2)
     assert results_after(job, tap) == totals(RECORDS)
-
-
-def test_a_lost_slot_is_the_result_when_there_is_no_restart(start, watch):
-    tap = Tap(RECORDS)
-    settings = {**CHECKPOINTS, "restart-strategy": "none"}
-    job = start(summed(watch, read(tap)), settings=settings)
-    let_through_a_checkpoint(job, tap, 30)
-    job.cluster.kill(1)
-    assert job.fails(SlotLost).args[0] == 1
 
 
 def test_a_checkpoint_that_was_under_way_is_aborted_when_a_region_fails(start, watch):

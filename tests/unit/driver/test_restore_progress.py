@@ -4,13 +4,11 @@ import pytest
 
 from tests.effort import some
 from tests.jobs import Job, Watch, on_disk, pairs, summed
-from tests.programs import PATIENCE, graph_of, read, wait_until
+from tests.programs import PATIENCE, graph_of, read
 from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
-from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver.checkpoints.restoring import Restoring, together
-from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.pipeline_driver import ReadPosition
 from tidegate.protocol.checkpoints.restore_orders import restore_orders
 from tidegate.slot import restored_state
@@ -37,16 +35,12 @@ def stored(request, backend, tmp_path):
     more = {"state.backend.type": backend, "execution.checkpointing.interval": "1 h"}
     settings = on_disk(tmp_path / "checkpoints", **more)
     job = Job(plan(watch, tap, 2), settings)
-    tap.let(KEYS - 1)
-    wait_until(lambda: tap.reached() == KEYS - 1)
+    tap.let_pass(KEYS - 1)
     if request.param is None:
-        order = SnapshotOrder.of(BarrierKind.CHECKPOINT, None)
+        order = job.order(BarrierKind.CHECKPOINT)
     else:
-        target = new_savepoint(str(tmp_path / "savepoints"), "a" * 32, request.param)
-        order = SnapshotOrder.of(BarrierKind.SAVEPOINT, target)
-    path = job.master.order(order).result(PATIENCE)
-    found = open_checkpoint(path)
-    yield found
+        order = job.order(BarrierKind.SAVEPOINT, tmp_path / "savepoints", request.param)
+    yield open_checkpoint(order.result(PATIENCE))
     job.cancel()
 
 

@@ -8,10 +8,8 @@ from tests.disks import make_read_only, make_writable
 from tests.jobs import on_disk, summed, totals
 from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
-from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.errors import JobCanceled, SavepointFailed
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoints.lifecycle import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 
@@ -60,13 +58,11 @@ def test_the_job_runs_on_and_nothing_is_left(start, watch, tmp_path, disk, form,
     )
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap)), settings=settings)
-    tap.let(HALF)
-    wait_until(lambda: tap.reached() == HALF)
+    tap.let_pass(HALF)
     begin(disk)
 
     def order():
-        target = new_savepoint(str(disk), job.master.job_id, format)
-        return job.master.order(SnapshotOrder.of(savepoint=target, **ORDERS[what])).result(PATIENCE)
+        return job.order(directory=disk, format=format, **ORDERS[what]).result(PATIENCE)
 
     with pytest.raises(SavepointFailed, match="the savepoint was not taken") as failure:
         order()

@@ -5,24 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import RESTARTS, fail_once, on_disk, pairs, raise_, summed, totals
+from tests.jobs import RESTARTS, fail_once, on_disk, raise_, summed, totals
 from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
-from tidegate.checkpoint.savepoints import new_savepoint
+from tests.unit.driver.conftest import RECORDS
 from tidegate.core.errors import JobCanceled, NotNow, SavepointFailed, UserFunctionError
 from tidegate.core.ids import SlotIndex
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoints.lifecycle import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 
-RECORDS = pairs(60)
 RARELY = {"execution.checkpointing.interval": "1 h"}
-
-
-def order(job, directory, format=SavepointFormat.CANONICAL, kind=BarrierKind.SAVEPOINT):
-    target = new_savepoint(str(directory), job.master.job_id, format)
-    return job.master.order(SnapshotOrder.of(kind, target))
 
 
 def files_in(directory):
@@ -45,7 +38,7 @@ def half_written(request, start, watch, tmp_path):
             gate.wait(PATIENCE)
 
     watch.on("sums", "snapshot", wait_in_the_second)
-    answer = order(job, tmp_path / "savepoints", request.param)
+    answer = job.order(BarrierKind.SAVEPOINT, tmp_path / "savepoints", request.param)
     wait_until(lambda: files_in(tmp_path / "savepoints"))
     yield job, tap, answer, gate
     gate.set()
@@ -115,7 +108,7 @@ def test_a_job_that_does_not_run_says_so(start, watch, tmp_path, becomes, advice
     wait_until(lambda: job.status is JobStatus.RUNNING)
     becomes(job, watch, tap)
     with pytest.raises(NotNow) as refusal:
-        order(job, tmp_path / "savepoints", kind=kind).result(PATIENCE)
+        job.order(kind, tmp_path / "savepoints").result(PATIENCE)
     name = becomes.__name__
     assert str(refusal.value) == f"no savepoint now: the job is {name}; {advice}"
     assert not (tmp_path / "savepoints").exists()

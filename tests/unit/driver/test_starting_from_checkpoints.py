@@ -17,13 +17,13 @@ from tests.jobs import (
     hold_checkpoints,
     key_of,
     on_disk,
-    pairs,
     raise_,
     summed,
     totals,
 )
 from tests.programs import PATIENCE, apply, keyed, mapped, read, wait_until
 from tests.taps import Tap
+from tests.unit.driver.conftest import RECORDS
 from tests.unit.driver.test_ended_subtasks import remembered
 from tidegate.checkpoint.metadata import decode, encode
 from tidegate.core.errors import (
@@ -35,18 +35,14 @@ from tidegate.core.errors import (
     StateNotClaimed,
     StateTypeChanged,
     UnsupportedFormat,
-    UserError,
     UserFunctionError,
 )
-from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.elements import BarrierKind
 from tidegate.types.typeinfo import Types
-
-RECORDS = pairs(60)
 
 
 @pytest.fixture(params=some("hashmap", "rocksdb"))
@@ -254,7 +250,7 @@ def test_a_driver_whose_checkpoints_are_gone_says_that_another_one_has_the_direc
     first, second = Tap(RECORDS), Tap(RECORDS)
     older = start(remembered(watch, first), settings=rarely)
     wait_until(lambda: older.status is JobStatus.RUNNING)
-    older.master.order(SnapshotOrder.of(BarrierKind.CHECKPOINT)).result(PATIENCE)
+    older.order(BarrierKind.CHECKPOINT).result(PATIENCE)
     newer = start(remembered(Watch(), second), settings=from_("latest", one))
     newer.wait_for_checkpoints(2)
     fail_once(watch, "remembers")
@@ -359,15 +355,6 @@ def test_state_that_nobody_takes_is_refused_unless_it_may_be_left_behind(
     ignoring = {**settings, "execution.state-recovery.ignore-unclaimed-state": True}
     start(sink, settings=from_(ended.directory, ignoring)).result()
     assert tap.reads == 30, "the source has gone on from its position"
-
-
-def test_another_max_parallelism_is_refused(ended, start, watch, settings):
-    with pytest.raises(UserError, match=r"128.*64|64.*128"):
-        start(
-            program(watch, Tap(RECORDS)),
-            settings=from_(ended.directory, settings),
-            max_parallelism=64,
-        ).result()
 
 
 class Texts(Sums):

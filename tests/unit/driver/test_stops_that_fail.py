@@ -4,17 +4,14 @@ import threading
 
 import pytest
 
-from tests.jobs import RESTARTS, TOLERANT, NotNow, fail_once, on_disk, pairs, summed, totals
+from tests.jobs import RESTARTS, TOLERANT, NotNow, fail_once, on_disk, summed, totals
 from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
-from tidegate.checkpoint.savepoints import new_savepoint
+from tests.unit.driver.conftest import RECORDS
 from tidegate.core.errors import JobCanceled, SavepointFailed
-from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 
-RECORDS = pairs(60)
 NO_RESTARTS = {"restart-strategy": "none"}
 RARELY = {"execution.checkpointing.interval": "1 h", **NO_RESTARTS}
 
@@ -27,8 +24,7 @@ def full(tmp_path):
 
 
 def order_stop(job, directory, *, drains=False):
-    target = new_savepoint(str(directory), "a" * 32, SavepointFormat.CANONICAL)
-    return job.master.order(SnapshotOrder.of(BarrierKind.STOP, target, drains=drains))
+    return job.order(BarrierKind.STOP, directory, drains=drains)
 
 
 def is_refused(answer, reason=""):
@@ -37,13 +33,8 @@ def is_refused(answer, reason=""):
 
 
 def checkpoint(job):
-    job.master.order(SnapshotOrder.of(BarrierKind.CHECKPOINT, None)).result(PATIENCE)
+    job.order(BarrierKind.CHECKPOINT).result(PATIENCE)
     return job.latest
-
-
-def let(tap, records):
-    tap.let(records)
-    wait_until(lambda: tap.reached() == records)
 
 
 def has_whole_result(job, name, tap):
@@ -53,12 +44,10 @@ def has_whole_result(job, name, tap):
     assert dict(job.records(name)) == totals(RECORDS)
 
 
-def test_a_drain_that_fails_goes_back_to_the_last_checkpoint(start, watch, tmp_path, full):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=on_disk(tmp_path / "checkpoints", **RARELY))
-    let(tap, 20)
+def test_a_drain_that_fails_goes_back_to_the_last_checkpoint(begun, tmp_path, full):
+    job, tap = begun(settings=on_disk(tmp_path / "checkpoints", **RARELY))
     number = checkpoint(job)
-    let(tap, 30)
+    tap.let_pass(30)
     is_refused(order_stop(job, full, drains=True), "the job resumes from its last checkpoint")
     has_whole_result(job, "sums", tap)
     assert job.history.latest_restored.checkpoint_id == number
@@ -66,36 +55,30 @@ def test_a_drain_that_fails_goes_back_to_the_last_checkpoint(start, watch, tmp_p
 
 
 @pytest.mark.parametrize("settings", [{}, {**TOLERANT, **RARELY}], ids=["off", "on"])
-def test_a_drain_that_fails_before_any_checkpoint_starts_fresh(start, watch, full, settings):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings={**NO_RESTARTS, **settings})
-    let(tap, 20)
+def test_a_drain_that_fails_before_any_checkpoint_starts_fresh(begun, full, settings):
+    job, tap = begun(settings={**NO_RESTARTS, **settings})
     is_refused(order_stop(job, full, drains=True), "the job resumes from its start")
     has_whole_result(job, "sums", tap)
     assert job.history.latest_restored is None
 
 
 def test_a_drain_that_fails_goes_back_to_the_savepoint_that_the_job_was_started_from(
-    start, watch, tmp_path, full
+    begun, tmp_path, full
 ):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)))
-    let(tap, 20)
+    job, tap = begun()
     path = order_stop(job, tmp_path / "savepoints").result(PATIENCE)
     job.result()
     settings = {**NO_RESTARTS, "execution.state-recovery.path": path}
-    job = start(summed(watch, read(tap)), settings=settings)
-    let(tap, 30)
+    job, _ = begun(30, tap, settings=settings)
     is_refused(order_stop(job, full, drains=True), "the job resumes from its start")
     has_whole_result(job, "sums", tap)
     assert job.history.counts.restored == 2
 
 
-def test_drains_that_fail_again_and_again_are_no_failures_of_the_job(start, watch, tmp_path, full):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=on_disk(tmp_path / "checkpoints", **RARELY))
-    for records in (10, 20, 30):
-        let(tap, records)
+def test_drains_that_fail_again_and_again_are_no_failures_of_the_job(begun, tmp_path, full):
+    job, tap = begun(settings=on_disk(tmp_path / "checkpoints", **RARELY))
+    for records in (20, 30, 40):
+        tap.let_pass(records)
         is_refused(order_stop(job, full, drains=True))
         wait_until(lambda: job.status is JobStatus.RUNNING)
     has_whole_result(job, "sums", tap)
@@ -125,7 +108,7 @@ def test_a_drain_goes_back_when_another_part_of_the_job_fails_under_it(start, wa
             "jobmanager.execution.failover-strategy": "region",
         },
     )
-    let(drained, 20)
+    drained.let_pass(20)
     gate, failures = held_up(watch, "failing")
     failing.let(20)
     wait_until(lambda: watch.count("failing", "map"))
@@ -151,7 +134,7 @@ def test_a_stop_that_fails_sends_no_barrier_to_a_pipeline_that_is_behind(
         summed(watch, read(slow), "slow"),
         settings=on_disk(tmp_path / "checkpoints", **RARELY),
     )
-    let(fast, 20)
+    fast.let_pass(20)
     gate, _ = held_up(watch, "slow")
     slow.let(20)
     wait_until(lambda: watch.count("slow", "map"))
@@ -165,13 +148,8 @@ def test_a_stop_that_fails_sends_no_barrier_to_a_pipeline_that_is_behind(
 
 
 @pytest.mark.parametrize("drains", [False, True], ids=["stop", "drain"])
-def test_a_stop_that_the_store_begins_too_late_is_void(start, watch, tmp_path, drains):
-    tap = Tap(RECORDS)
-    job = start(
-        summed(watch, read(tap)),
-        settings=on_disk(tmp_path / "checkpoints", **{**RARELY, **RESTARTS}),
-    )
-    let(tap, 20)
+def test_a_stop_that_the_store_begins_too_late_is_void(begun, watch, tmp_path, drains):
+    job, tap = begun(settings=on_disk(tmp_path / "checkpoints", **{**RARELY, **RESTARTS}))
     store = job.master.checkpoints.home.store
     begin, is_asked, gate = store.begin, threading.Event(), threading.Event()
 
@@ -193,10 +171,8 @@ def test_a_stop_that_the_store_begins_too_late_is_void(start, watch, tmp_path, d
 
 
 @pytest.mark.parametrize("drains", [False, True], ids=["stop", "drain"])
-def test_of_two_stops_the_second_is_taken_or_refused(start, watch, tmp_path, full, drains):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=on_disk(tmp_path / "checkpoints", **RARELY))
-    let(tap, 20)
+def test_of_two_stops_the_second_is_taken_or_refused(begun, tmp_path, full, drains):
+    job, tap = begun(settings=on_disk(tmp_path / "checkpoints", **RARELY))
     first = order_stop(job, full, drains=drains)
     second = order_stop(job, tmp_path / "savepoints")
     is_refused(first)
@@ -209,10 +185,8 @@ def test_of_two_stops_the_second_is_taken_or_refused(start, watch, tmp_path, ful
         assert dict(job.records("sums")) == totals(RECORDS[:20])
 
 
-def test_a_job_is_cancelled_while_its_drain_is_under_way(start, watch, tmp_path):
-    tap = Tap(RECORDS)
-    job = start(summed(watch, read(tap)), settings=on_disk(tmp_path / "checkpoints", **RARELY))
-    let(tap, 20)
+def test_a_job_is_cancelled_while_its_drain_is_under_way(begun, watch, tmp_path):
+    job, _ = begun(settings=on_disk(tmp_path / "checkpoints", **RARELY))
     gate = threading.Event()
     watch.on("sums", "snapshot", lambda _: gate.wait(PATIENCE))
     answer = order_stop(job, tmp_path / "savepoints", drains=True)
@@ -231,22 +205,20 @@ def test_a_drain_that_fails_leaves_pipelines_alone_that_have_finished(start, wat
         settings=on_disk(tmp_path / "checkpoints", **RARELY),
     )
     wait_until(lambda: watch.count("done", "close") == 2)
-    let(tap, 20)
+    tap.let_pass(20)
     is_refused(order_stop(job, full, drains=True))
     has_whole_result(job, "sums", tap)
     assert dict(job.records("done")) == totals(RECORDS)
     assert done.reads == 60
 
 
-def test_a_rescaling_whose_checkpoint_fails_is_no_failure_of_the_job(start, watch, tmp_path):
-    tap = Tap(RECORDS)
+def test_a_rescaling_whose_checkpoint_fails_is_no_failure_of_the_job(begun, watch, tmp_path):
     settings = {**on_disk(tmp_path / "checkpoints", **RARELY)}
     settings["execution.checkpointing.tolerable-failed-checkpoints"] = 0
-    job = start(summed(watch, read(tap)), settings=settings)
-    let(tap, 20)
+    job, tap = begun(settings=settings)
     fail_once(watch, "sums", "snapshot", NotNow())
     plan = job.master.checkpoints.graph
-    answer = job.master.order(SnapshotOrder.of(BarrierKind.STOP, None, successor=plan))
+    answer = job.order(BarrierKind.STOP, successor=plan)
     with pytest.raises(SavepointFailed, match="the checkpoint to rescale from was not taken"):
         answer.result(PATIENCE)
     has_whole_result(job, "sums", tap)

@@ -3,13 +3,11 @@
 import pytest
 
 from tests.jobs import Sums, on_disk, pairs, summed
-from tests.programs import PATIENCE, graph_of, read, wait_until
+from tests.programs import PATIENCE, graph_of, read
 from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
-from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.common import Types
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.upgrade_plan import StateFate, plan_upgrade
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.stream.elements import BarrierKind
@@ -29,10 +27,9 @@ class Renamed(Sums):
 def savepoint(start, watch, tmp_path):
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap, uid="source")), settings=on_disk(tmp_path / "checkpoints"))
-    tap.let(20)
-    wait_until(lambda: tap.reached() == 20)
-    target = new_savepoint(str(tmp_path / "savepoints"), "a" * 32, SavepointFormat.NATIVE)
-    path = job.master.order(SnapshotOrder.of(BarrierKind.STOP, target)).result(PATIENCE)
+    tap.let_pass(20)
+    order = job.order(BarrierKind.STOP, tmp_path / "savepoints", SavepointFormat.NATIVE)
+    path = order.result(PATIENCE)
     return open_checkpoint(path).metadata
 
 
@@ -83,13 +80,3 @@ def test_states_may_be_added_and_dropped(savepoint, watch):
         "total": StateFate.NEW,
     }
     assert plan.fits()
-
-
-def test_another_max_parallelism_is_refused_with_the_reason(savepoint, watch):
-    plan = planned(savepoint, watch, max_parallelism=64)
-    assert any("max parallelism of 128, but the job sets 64" in reason for reason in plan.obstacles)
-
-
-def test_more_subtasks_than_key_groups_are_refused(savepoint, watch):
-    plan = planned(savepoint, watch, parallelism=200)
-    assert any("200 subtasks, but its max parallelism is 128" in r for r in plan.obstacles)

@@ -7,9 +7,9 @@ from tidegate.graph.job_graph import ChainLink
 from tidegate.graph.logical import ChainingStrategy, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Forward, Rebalance
 from tidegate.operators.endpoints.operators import SourceOperator
-from tidegate.operators.functions import CoMapFunction
+from tidegate.operators.functions import CoFlatMapFunction
 from tidegate.operators.stateless import MapOperator
-from tidegate.operators.two_inputs.co import CoMapOperator
+from tidegate.operators.two_inputs.co import CoFlatMapOperator
 from tidegate.types.typeinfo import Types
 
 
@@ -89,15 +89,14 @@ def test_a_union_with_itself_reads_the_stream_twice():
 
 
 def test_connected_streams_keep_their_inputs_apart():
-    class Both(CoMapFunction):
-        def map1(self, value):
-            return value
+    class Both(CoFlatMapFunction):
+        def flat_map1(self, value):
+            yield value
 
-        def map2(self, value):
-            return value
+        flat_map2 = flat_map1
 
     left, right = read([1]), read([2])
-    both = apply(CoMapOperator(Both()), Upstream(left), Upstream(right, input_index=1))
+    both = apply(CoFlatMapOperator(Both()), Upstream(left), Upstream(right, input_index=1))
     job = graph_of(collected(both))
     assert [edge.input_index for edge in job.edges] == [0, 1]
 

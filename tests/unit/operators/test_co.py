@@ -1,22 +1,17 @@
 import pytest
 
 from tidegate.core.errors import UserFunctionError
-from tidegate.operators.functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    OutputTag,
-)
-from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
+from tidegate.operators.functions import CoFlatMapFunction, CoProcessFunction, OutputTag
+from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoProcessOperator
 from tidegate.testing.harness import OperatorHarness
 
 
-class Signs(CoMapFunction):
-    def map1(self, value):
-        return value
+class Signs(CoFlatMapFunction):
+    def flat_map1(self, value):
+        yield value
 
-    def map2(self, value):
-        return -value
+    def flat_map2(self, value):
+        yield -value
 
 
 class Allowed(CoFlatMapFunction):
@@ -43,8 +38,8 @@ class Routed(CoProcessFunction):
         yield self.side, (value, ctx.timer_service().current_processing_time())
 
 
-def test_each_input_has_its_own_map():
-    with OperatorHarness(CoMapOperator(Signs())) as harness:
+def test_each_input_has_its_own_method():
+    with OperatorHarness(CoFlatMapOperator(Signs())) as harness:
         harness.process([1, 2])
         harness.process([3], input_index=1)
     assert harness.output == [1, 2, -3]
@@ -68,14 +63,14 @@ def test_co_process_has_side_outputs_and_the_clock():
 
 
 def test_a_failure_names_the_record_of_its_input():
-    with OperatorHarness(CoMapOperator(Signs())) as harness:
+    with OperatorHarness(CoFlatMapOperator(Signs())) as harness:
         with pytest.raises(UserFunctionError) as failure:
             harness.process([1, "x"], input_index=1)
         assert harness.output == [-1]
     assert failure.value.args[3] == "'x'"
 
 
-@pytest.mark.parametrize("operator", [CoMapOperator, CoFlatMapOperator, CoProcessOperator])
+@pytest.mark.parametrize("operator", [CoFlatMapOperator, CoProcessOperator])
 def test_a_plain_function_is_refused(operator):
     with pytest.raises(TypeError, match="needs a Co"):
         operator(len)

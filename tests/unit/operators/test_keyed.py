@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from tidegate.core.errors import StateTypeChanged, TypeMismatch, UserFunctionError
+from tidegate.core.errors import TypeMismatch, UserFunctionError
 from tidegate.operators.functions import (
     CoFlatMapFunction,
-    CoMapFunction,
     FilterFunction,
     FlatMapFunction,
     KeyedCoProcessFunction,
@@ -81,18 +80,6 @@ class FirstOnly(FilterFunction):
         known = self.seen.value()
         self.seen.update(True)
         return not known
-
-
-class SharedCo(CoMapFunction):
-    def open(self, runtime_context):
-        self.total = runtime_context.get_state(TOTAL)
-
-    def map1(self, value):
-        self.total.update((self.total.value() or 0) + value[1])
-        return "added", self.total.value()
-
-    def map2(self, value):
-        return value, self.total.value()
 
 
 class SharedCoFlat(CoFlatMapFunction):
@@ -205,10 +192,6 @@ def test_results_of_a_reduce_do_not_change_when_the_function_changes_its_argumen
 
 def test_connected_streams_share_the_state_of_a_key():
     keys = [BY_FIRST, select_key(lambda word: word)]
-    with OperatorHarness(KeyedMapOperator(SharedCo(), keys)) as harness:
-        harness.process([("a", 1), ("b", 5), ("a", 2)])
-        harness.process(["a", "c"], input_index=1)
-        assert harness.output[3:] == [("a", 3), ("c", None)]
     with OperatorHarness(KeyedFlatMapOperator(SharedCoFlat(), keys)) as harness:
         harness.process([("a", "y"), ("a", "x"), ("b", "z")])
         harness.process(["a", "b", "c"], input_index=1)
@@ -408,19 +391,6 @@ def test_state_resumes_from_a_snapshot_and_later_changes_are_not_in_it():
     with OperatorHarness(operator, restore_from=[snapshot]) as harness:
         harness.process([("a", 2), ("b", 2), ("c", 2)])
         assert harness.output == [("a", 3), ("b", 12), ("c", 2)]
-
-
-def test_state_of_another_type_is_refused_on_restore():
-    with OperatorHarness(KeyedProcessOperator(RunningSum(), [BY_FIRST])) as harness:
-        harness.process([("a", 1)])
-        snapshot = harness.snapshot()
-
-    class Changed(RunningSum):
-        def open(self, runtime_context):
-            self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.STRING()))
-
-    with pytest.raises(StateTypeChanged, match="'total' holds value state of Long"):
-        OperatorHarness(KeyedProcessOperator(Changed(), [BY_FIRST]), restore_from=[snapshot])
 
 
 def test_results_have_the_timestamps_of_their_records():

@@ -30,7 +30,6 @@ from tidegate.operators.endpoints.two_phase_commit import (
 from tidegate.operators.functions import (
     BroadcastProcessFunction,
     CoFlatMapFunction,
-    CoMapFunction,
     CoProcessFunction,
     FilterFunction,
     KeyedProcessFunction,
@@ -54,7 +53,7 @@ from tidegate.operators.stateless import (
     ProjectOperator,
 )
 from tidegate.operators.two_inputs.broadcast import BroadcastProcessOperator
-from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
+from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoProcessOperator
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
@@ -101,8 +100,7 @@ class TellsTimes(KeyedProcessFunction):
         refuse(value)
 
 
-class Both(CoMapFunction, CoFlatMapFunction, CoProcessFunction):
-    map1 = map2 = staticmethod(same)
+class Both(CoFlatMapFunction, CoProcessFunction):
     flat_map1 = flat_map2 = staticmethod(twice)
 
     def process_element1(self, value, ctx):
@@ -147,8 +145,7 @@ CASES = {
     "verdict": (lambda: FilterOperator(lambda w: np.zeros(2) if w == POISON else True), 0, ONCE),
     "flat_map": (lambda: FlatMapOperator(twice), 0, TWICE),
     "process": (lambda: ProcessOperator(Processing()), 0, TWICE),
-    "map1": (lambda: CoMapOperator(Both()), 0, ONCE),
-    "map2": (lambda: CoMapOperator(Both()), 1, ONCE),
+    "flat_map1": (lambda: CoFlatMapOperator(Both()), 0, TWICE),
     "flat_map2": (lambda: CoFlatMapOperator(Both()), 1, TWICE),
     "process_element2": (lambda: CoProcessOperator(Both()), 1, TWICE),
     "beside a broadcast": (lambda: BroadcastProcessOperator(Broadcasting(), []), 0, TWICE),

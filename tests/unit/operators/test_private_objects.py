@@ -15,7 +15,7 @@ from tidegate.exchange.codec import decode, encode
 from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.functions import (
-    CoMapFunction,
+    CoFlatMapFunction,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -38,7 +38,7 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
-from tidegate.operators.two_inputs.co import CoMapOperator
+from tidegate.operators.two_inputs.co import CoFlatMapOperator
 from tidegate.operators.windows.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from tidegate.state.descriptors import (
     ListStateDescriptor,
@@ -78,7 +78,7 @@ class Reusing(
     MapFunction,
     FlatMapFunction,
     ProcessFunction,
-    CoMapFunction,
+    CoFlatMapFunction,
     KeyedProcessFunction,
     SourceFunction,
 ):
@@ -98,11 +98,11 @@ class Reusing(
         self.numbers.append(value)
         return self.wrap(self.numbers)
 
-    map1 = map2 = map
-
     def flat_map(self, value):
         self.numbers.append(value)
         yield self.wrap(self.numbers)
+
+    flat_map1 = flat_map2 = flat_map
 
     def process_element(self, value, ctx):
         yield from self.flat_map(value)
@@ -139,7 +139,7 @@ OPERATORS = {
     "map": MapOperator,
     "flat_map": FlatMapOperator,
     "process": ProcessOperator,
-    "co_map": CoMapOperator,
+    "co_flat_map": CoFlatMapOperator,
     "keyed map": lambda function: KeyedMapOperator(function, ONE_KEY),
     "keyed flat_map": lambda function: KeyedFlatMapOperator(function, ONE_KEY),
     "keyed process": lambda function: KeyedProcessOperator(function, ONE_KEY),

@@ -324,11 +324,3 @@ def test_a_changed_byte_is_named_with_its_file_and_the_way_out(store):
     assert "at byte 4000" in str(caught.value)
     assert "or an older checkpoint or savepoint of the job" in str(caught.value)
     assert list(image_of(handle, store).chunks(KeyGroupRange(20, 30))) == CHUNKS[10:15]
-
-
-def test_a_changed_byte_in_a_file_of_a_database_is_named(store, database, tmp_path):
-    handle, _ = write_keyed(store, native(database(a_sst=b"a" * 100)))
-    (path,) = store.list()
-    store.put(path, b"b" + store.read(path)[1:])
-    with pytest.raises(CorruptCheckpoint, match=path):
-        image_of(handle, store).fetch(tmp_path / "copy")

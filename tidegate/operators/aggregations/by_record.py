@@ -17,7 +17,6 @@ from tidegate.state.keys.selectors import FieldByName
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.row import Row
 
-Getter = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]
 """(result so far, record) -> new result; changes neither."""
 

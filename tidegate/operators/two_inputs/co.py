@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from tidegate.operators.base import OperatorContext, Output
-from tidegate.operators.functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction
+from tidegate.operators.functions import CoFlatMapFunction, CoProcessFunction
 from tidegate.operators.results import emit_outcome, emit_tagged_outcome
 from tidegate.operators.unkeyed import UnkeyedContext
 from tidegate.operators.user_code import FunctionOperator
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
-
-
-class CoMapOperator(FunctionOperator):
-    """`map1` on the records of the first input, `map2` on those of the second."""
-
-    def __init__(self, function: CoMapFunction, format: ArrowFormat | None = None) -> None:
-        super().__init__(function, format)
-        if not isinstance(function, CoMapFunction):
-            raise TypeError(f"map() on connected streams needs a CoMapFunction, got {function!r}")
-
-    def process(self, batch: Batch, input_index: int = 0) -> None:
-        function = self.function.map1 if input_index == 0 else self.function.map2
-        outcome = self.user_code.map_until_failure(function, batch.records, batch.timestamps)
-        emit_outcome(self.output, outcome, self.format)
 
 
 class CoFlatMapOperator(FunctionOperator):

@@ -83,10 +83,6 @@ class FailureTolerance:
         self._counted: set[CheckpointId] = set()
         self._succeeded = CheckpointId(0)
 
-    @property
-    def in_a_row(self) -> int:
-        return len(self._counted)
-
     def failed(self, checkpoint_id: CheckpointId) -> bool:
         """Count a failed checkpoint; True if the job must fail."""
         if checkpoint_id > self._succeeded:

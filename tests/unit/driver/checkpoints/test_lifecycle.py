@@ -10,8 +10,6 @@ from tests.jobs import (
     CHECKPOINTS,
     RESTARTS,
     TOLERANT,
-    CoSums,
-    NotNow,
     Sums,
     WatchedMap,
     fail_once,
@@ -19,7 +17,6 @@ from tests.jobs import (
     key_of,
     on_disk,
     pairs,
-    raise_,
     summed,
     totals,
 )
@@ -145,21 +142,6 @@ def test_recovery_is_exact_with_several_barriers_in_flight(start, watch, gate):
 # --- failures of checkpoints --------------------------------------------------------------------
 
 
-def test_a_completed_checkpoint_forgives_the_failures_before_it(start, watch):
-    tap = Tap(RECORDS)
-    settings = {**CHECKPOINTS, **NO_RESTART, TOLERABLE: 2}
-    job = start(summed(watch, read(tap)), settings=settings, parallelism=1)
-    for _ in range(3):
-        failures = iter([NotNow()] * 2)
-        watch.on("sums", "snapshot", lambda _, left=failures: [raise_(each) for each in left])
-        known = job.history.counts.failed
-        wait_until(lambda known=known: job.history.counts.failed == known + 2)
-        job.wait_for_checkpoint()
-    tap.open()
-    job.result()
-    assert job.history.counts.failed == 6
-
-
 def test_functions_hear_of_a_checkpoint_that_failed_elsewhere(start, watch):
     settings = {**CHECKPOINTS, **TOLERANT}
     tap = Tap(RECORDS)
@@ -211,7 +193,7 @@ def test_more_state_than_the_driver_takes_is_refused_with_the_way_out(start, wat
 
 
 def two_inputs(watch, *taps):
-    operator = WatchedMap(CoSums(watch, "sums"), [select_key(key_of)] * 2)
+    operator = WatchedMap(Sums(watch, "sums"), [select_key(key_of)] * 2)
     inputs = [
         Upstream(up.transformation, up.partitioning, input_index=index)
         for index, up in enumerate(keyed(key_of, read(tap)) for tap in taps)

@@ -58,7 +58,6 @@ _SLICED: Final = (
     SlidingProcessingTimeWindows,
 )
 _SESSIONS: Final = (EventTimeSessionWindows, ProcessingTimeSessionWindows)
-_EXTREMES: Final = (Aggregation.MIN, Aggregation.MAX)
 _GREATEST: Final = (Aggregation.MAX, Aggregation.MAX_BY)
 
 
