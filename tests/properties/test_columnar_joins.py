@@ -29,6 +29,7 @@ from tidegate.operators.windows.merging_operator import window_operator
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.state.keys.selection import KeySelection, select_key
 from tidegate.stream.batch import Batch
+from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
