@@ -28,7 +28,8 @@ def run(share: int, order: Order, counts: Any, totals: Any) -> None:
     ones = pa.array([1] * BATCH, pa.int64())
     known: dict[str, int] = {}
     done = tally = 0
-    records = order.records // order.parallelism
+    records = order.records * (share + 1) // order.parallelism
+    records -= order.records * share // order.parallelism
     while done < records:
         size = min(BATCH, records - done)
         key_column, value_column = keys.slice(done % len(once), size), ones.slice(0, size)
