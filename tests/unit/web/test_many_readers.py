@@ -25,9 +25,9 @@ def looks_at(monkeypatch):
     """Grows whenever a job is looked at for an answer."""
     look, looks = documents.job_details, []
 
-    def noted(job):
+    def noted(job, rates):
         looks.append(1)
-        return look(job)
+        return look(job, rates)
 
     monkeypatch.setattr(documents, "job_details", noted)
     return looks

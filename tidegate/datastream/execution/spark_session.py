@@ -138,12 +138,13 @@ def start_java(conf: SparkConf, log: Path) -> Any:
     """
     from pyspark.java_gateway import launch_gateway
 
+    launch: Any = launch_gateway
     mark = secrets.token_hex(16)
     reading, writing = os.pipe()
     sorter = subprocess.Popen(["sh", "-c", _SORT, "sh", mark, log], stdin=reading)
     os.close(reading)
     try:
-        gateway = launch_gateway(conf, {"stderr": writing})
+        gateway = launch(conf, {"stderr": writing})
         os.write(writing, f"\n{mark}\n".encode())
     finally:
         os.close(writing)
