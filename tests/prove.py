@@ -38,7 +38,6 @@ class Campaign:
 
 _PROPERTIES = sorted((ROOT / "tests/properties").glob("test_*.py"))
 _LONGER = {
-    "test_bugs_in_worlds.py": (2, 400),
     "test_damaged_checkpoints.py": (40, 600),
     "test_damaged_savepoints.py": (140, 600),
     "test_interrupted_programs.py": (60, 300),

@@ -15,7 +15,8 @@ from tidegate.protocol.checkpoints.coordinator import CheckpointCoordinator
 from tidegate.protocol.checkpoints.instructions import Publish
 from tidegate.protocol.checkpoints.pending import PendingCheckpoint
 from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
-from tidegate.protocol.pacing import NextStep
+from tidegate.protocol.input_gate import REQUESTS, InputGate
+from tidegate.protocol.pacing import NextStep, StepCaller
 from tidegate.stream.elements import BarrierKind
 
 section(
@@ -100,6 +101,23 @@ bug(
 
 def _only_what_has_arrived(original: Any) -> Any:
     return lambda self, number: original(self, number) if number in self._arriving else []
+
+
+def _not_by_sources(original: Any) -> Any:
+    def abort(self: Any, number: Any, now: float) -> Any:
+        return [] if REQUESTS in self._inputs else original(self, number, now)
+
+    return abort
+
+
+def _only_for_input(original: Any) -> Any:
+    def calls(self: Any, is_available: Any) -> Any:
+        waiting, self._aborted = self._aborted, []
+        has_called = original(self, is_available)
+        self._aborted = waiting
+        return has_called
+
+    return calls
 
 
 def _counts_for_newest(original: Any) -> Any:
@@ -272,6 +290,11 @@ bug(
     pipelines=2,
     failover="region",
 )
+bug(
+    "an abort that comes after its step waits for good",
+    (StepCaller, "calls", _only_for_input),
+    (NextStep, "abort", lambda o: lambda self, number: (o(self, number), self.call())[0]),
+)
 
 section(
     "drain",
@@ -292,4 +315,24 @@ bug(
             ]
         ),
     ),
+)
+bug(
+    "a drain whose barrier was sent does not go back",
+    (CheckpointCoordinator, "begun", lambda o: lambda self, number: number in self._pending),
+)
+
+section(
+    "stop",
+    "pause a slot @ a step starts",
+    "storage is slow",
+    moments=("a step starts",),
+    interval=600_000,
+    timeout=1,
+    tolerable=10**6,
+    faults=6,
+)
+bug(
+    "the barrier of an aborted stop is sent to who is behind",
+    (InputGate, "abort", _not_by_sources),
+    (NextStep, "abort", instead(None)),
 )

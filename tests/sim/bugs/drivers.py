@@ -25,6 +25,22 @@ def _published_unasked(original: Any) -> Any:
     return publish
 
 
+def _published_asked_once(original: Any) -> Any:
+    def publish(self: Any, metadata: Any) -> Any:
+        self.check_owned()
+        return _published_unasked(original)(self, metadata)
+
+    return publish
+
+
+def _listed_before_it_is_claimed(original: Any) -> Any:
+    def claim(store: Any, job_name: str = "") -> Any:
+        present = list(store.list())
+        return original(store, job_name)[0], present
+
+    return claim
+
+
 bug(
     "nobody asks whose the directory is",
     (Ownership, "is_held", instead(True)),
@@ -45,4 +61,21 @@ bug(
 bug(
     "slots open without asking whose the directory is",
     (PipelineHost, "_check_owned", instead(None)),
+)
+
+section(
+    "start a rival @ metadata is created",
+    "storage is slow @ metadata is created",
+    moments=(),
+    delay=1,
+    interval=300,
+    faults=4,
+)
+bug(
+    "nobody asks again after metadata was created",
+    (CheckpointStore, "publish", _published_asked_once),
+)
+bug(
+    "a directory is listed before it is claimed",
+    (Ownership, "claim", _listed_before_it_is_claimed),
 )

@@ -37,6 +37,13 @@ def _open_unleased(original: Any) -> Any:
     return open_now
 
 
+def _act_unleased(original: Any) -> Any:
+    def may_act(self: Any, pipeline: Any, attempt: Any, now: float) -> bool:
+        return bool(self._open.get(pipeline) == attempt == self._units[pipeline].attempt)
+
+    return may_act
+
+
 def _lease_from_answer(original: Any) -> Any:
     def answered(self: Any, number: int, now: float) -> None:
         self._beats.pop(number, None)
@@ -54,6 +61,11 @@ def _superseded_is_harmless(original: Any) -> Any:
 bug(
     "the lease is never looked at",
     (SlotMachine, "has_lease", lambda o: lambda self, now: not self.is_exiting),
+)
+bug(
+    "a slot runs and aborts without a lease",
+    (SlotMachine, "may_act", _act_unleased),
+    (Permit, "require", instead(None)),
 )
 bug(
     "the successor of a process that may act is used at once",

@@ -13,6 +13,7 @@ from tidegate.driver.job_master import JobMaster
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.operators.endpoints.commits import Commits
 from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitOperator
+from tidegate.operators.user_code import USER_FAILURES
 from tidegate.protocol import assembly
 from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
 from tidegate.protocol.messages import CheckpointAcknowledged
@@ -120,6 +121,30 @@ def _last_element_lost(original: Any) -> Any:
     return share
 
 
+def _opened_if_ended(is_opened: Callable[[Any], bool]) -> Any:
+    def change(original: Any) -> Any:
+        def open_some(self: Any, restored: Any = None) -> None:
+            if self.is_finished:
+                chain = zip(self._operators, self._contexts, strict=True)
+                opened = {context.operator_id for operator, context in chain if is_opened(operator)}
+                restored = {id: found for id, found in restored.items() if id in opened}
+            original(self, restored)
+
+        return open_some
+
+    return change
+
+
+def _skips_what_it_cannot_take(original: Any) -> Any:
+    def take(self: Any, order: Any) -> None:
+        try:
+            original(self, order)
+        except USER_FAILURES as error:
+            self._snapshotter.decline(self._id, order.barrier.checkpoint_id, error)
+
+    return take
+
+
 bug("a union list is dealt like others", (redistribution, "_share", _union_dealt_once))
 bug("a rescaled list loses its last element", (redistribution, "_share", _last_element_lost))
 bug(
@@ -185,6 +210,14 @@ bug(
         "open",
         lambda o: lambda self, restored=None: o(self, {} if self.is_finished else restored),
     ),
+)
+bug(
+    "a sink that had ended commits nothing after a restore",
+    (Subtask, "open", _opened_if_ended(lambda operator: operator.delivery() is None)),
+)
+bug(
+    "the state of what had ended is gone after the second restore",
+    (Subtask, "open", _opened_if_ended(lambda operator: operator.delivery() is not None)),
 )
 bug(
     "finished marks are not stored",
@@ -282,6 +315,11 @@ bug(
     ),
     sink="function",
     holds=False,
+)
+
+bug(
+    "a subtask goes on with what it could not prepare",
+    (Subtask, "_take_snapshot", _skips_what_it_cannot_take),
 )
 
 section("storage is slow", "checkpoint", moments=("state is written",))
