@@ -16,7 +16,7 @@ def test_records_of_both_sides_are_read_with_their_times(tmp_path, format):
     with ColumnHarness(join, max_parallelism=GROUPS) as harness:
         harness.add(*at(1, 2, key="a"), *at(3, key="b"))
         harness.add(*at(8, 20, key="b"), input_index=1)
-        harness.watermark(10)
+        harness.watermark(11)
         frozen = harness.snapshot().keyed
         path = stored(tmp_path / "sp", {"op": lambda _: frozen}, format=format, parallelism=1)
     reader = state_reader(path)
