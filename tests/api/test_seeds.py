@@ -172,13 +172,13 @@ def test_the_word_count_as_a_script_fails_for_good_after_three_restarts(tmp_path
         r"|(Restoring) job \w+ from Checkpoint \d+"
         r"|source 'Words' \(1/1\) (seeks to Partition\(topic='word', offset=28\))"
         r"|pipeline 0 failed, and the job with it: (fixed-delay allows no more than 3))",
-        done.stdout,
+        done.stderr,
     )
     once = ["failed", "Restoring", "seeks to Partition(topic='word', offset=28)"]
     allowed = "fixed-delay allows no more than 3"
     assert ["".join(each) for each in story] == [*once, *once, *once, allowed]
-    assert re.search(r"Triggering checkpoint 1 \(type=CHECKPOINT\) @ \d+ for job", done.stdout)
-    assert re.search(r"Completed checkpoint 1 for job \w+ \(\d+ bytes, .*=\d+ ms", done.stdout)
+    assert re.search(r"Triggering checkpoint 1 \(type=CHECKPOINT\) @ \d+ for job", done.stderr)
+    assert re.search(r"Completed checkpoint 1 for job \w+ \(\d+ bytes, .*=\d+ ms", done.stderr)
 
 
 # --- page views ----------------------------------------------------------------------------------

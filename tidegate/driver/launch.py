@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
 from tidegate.exchange.choice import create_exchange
+from tidegate.exchange.pipelined.requirements import task_slots_for
 from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import DriverMessage, Register
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidegate.spark")
 _FAREWELL_SECONDS = 3.0
+_REGISTRATION_SECONDS = 30.0
+"""How long the executors of a cluster may take to register, as long as Spark itself would wait."""
+_QUIET_SECONDS = 3.0
+"""Executors register within some seconds of each other."""
 _reserving = threading.Lock()
 _reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
 """The jobs of this process that hold task slots; Spark only knows their total number."""
@@ -73,7 +79,8 @@ def submit(
         _check_session(context, graph.slots)
         checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
         job_id = checkpoints.job_id
-        free = task_slots(context) - _tasks_of_others(context)
+        taken = _tasks_of_others(context)
+        free = _registered_task_slots(context, taken + task_slots_for(graph)) - taken
         exchange, pumps = create_exchange(
             settings.engine.exchange, context, free, graph, job_id, secret
         )
@@ -269,6 +276,31 @@ def task_slots(context: SparkContext) -> int:
     jvm = context._jsc.sc()
     profile = jvm.resourceProfileManager().defaultResourceProfile()
     return int(jvm.maxNumConcurrentTasks(profile))
+
+
+def _registered_task_slots(context: SparkContext, needed: int) -> int:
+    """How many tasks run at once when the executors of a cluster are there, or enough of them."""
+    if is_local(context):
+        return task_slots(context)
+    return settled(lambda: task_slots(context), needed)
+
+
+def settled(
+    count: Callable[[], int],
+    enough: int,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """A number that grows for a while, once it is enough or has stopped growing."""
+    found, began = count(), now()
+    changed = began
+    while found < enough and now() - began < _REGISTRATION_SECONDS:
+        if found and now() - changed > _QUIET_SECONDS:
+            break
+        sleep(0.1)
+        if (more := count()) != found:
+            found, changed = more, now()
+    return found
 
 
 _NOT_ENCRYPTED = (

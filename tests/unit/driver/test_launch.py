@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tidegate.core.errors import UnsuitableSpark
-from tidegate.driver.launch import SlotThread, _check_session
+from tidegate.driver.launch import SlotThread, _check_session, settled
 
 
 @pytest.fixture
@@ -54,3 +54,25 @@ def test_a_session_that_encrypts_is_not_weakened(setting):
     context = SimpleNamespace(getConf=lambda: {setting: "true"}, master="spark://somewhere:7077")
     with pytest.raises(UnsuitableSpark, match=setting):
         _check_session(context, 1)
+
+
+@pytest.mark.parametrize(
+    ("counts", "found", "seconds"),
+    [
+        ({0: 8}, 8, 0),  # all are there
+        ({0: 0, 5: 4, 7: 8}, 8, 7),
+        ({0: 0, 5: 4}, 4, 8),  # no more come
+        ({0: 0}, 0, 30),
+    ],
+)
+def test_executors_that_register_are_waited_for(counts, found, seconds):
+    now = [0.0]
+
+    def count():
+        return counts[max(begin for begin in counts if begin <= now[0])]
+
+    def sleep(duration):
+        now[0] += duration
+
+    assert settled(count, 7, lambda: now[0], sleep) == found
+    assert now[0] == pytest.approx(seconds, abs=0.3)

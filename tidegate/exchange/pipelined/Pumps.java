@@ -50,8 +50,9 @@ import scala.reflect.ClassTag$;
  * to slot i, delivers what the shuffle brings for it, and puts what the slot sends into the shuffle
  * of the next stage. A pump knows nothing of steps and never looks into a frame.
  *
- * <p>A frame is its length (8 bytes), its kind (1 byte), its payload and, on TCP, a tag that
- * authenticates it, as in transport/wire.py.
+ * <p>A frame is a header and a payload. A header is the length of the payload (8 bytes) and the kind
+ * of the frame (1 byte). On TCP, both are followed by a tag that authenticates them, as in
+ * transport/wire.py.
  */
 @SuppressWarnings({"unchecked", "rawtypes"})
 public final class Pumps {
@@ -261,20 +262,22 @@ public final class Pumps {
         return next != null;
       }
       try {
-        need(HEADER_BYTES);
-        long length = received.getLong();
-        byte kind = received.get();
+        need(receives == null ? HEADER_BYTES : HEADER_BYTES + TAG_BYTES);
+        byte[] fields = bytes(HEADER_BYTES);
+        verify(fields);
+        int length = (int) ByteBuffer.wrap(fields).getLong();
+        byte kind = fields[HEADER_BYTES - 1];
         if (kind != CARGO) {
           if (kind != END) {
             throw new IOException("a slot sent a frame of kind " + kind);
           }
-          verify(length, kind, payload((int) length));
+          verify(bytes(length));
           hasEnded = true;
           return false;
         }
-        byte[] target = payload(TARGET_BYTES);
-        byte[] cargo = payload((int) length - TARGET_BYTES);
-        verify(length, kind, target, cargo);
+        byte[] target = bytes(TARGET_BYTES);
+        byte[] cargo = bytes(length - TARGET_BYTES);
+        verify(target, cargo);
         next = new Tuple2<Object, Object>(ByteBuffer.wrap(target).getInt(), cargo);
         return true;
       } catch (IOException broken) {
@@ -296,7 +299,7 @@ public final class Pumps {
       if (received.get() != HANDSHAKE || length > 64) {
         throw new IOException("the slot spoke before it proved the job's secret");
       }
-      return payload((int) length);
+      return bytes((int) length);
     }
 
     private static byte[] proof(byte[] secret, String role, byte[] challenge, byte[] salt)
@@ -311,24 +314,18 @@ public final class Pumps {
 
     private void send(int kind, ByteBuffer payload) throws IOException {
       header.clear().putLong(payload.remaining()).put((byte) kind).flip();
-      ByteBuffer tag = ByteBuffer.allocate(0);
-      if (sends != null) {
-        tag = ByteBuffer.wrap(sends.tag(header.array(), payload.array()));
-      }
-      ByteBuffer[] parts = {header, payload, tag};
-      while (header.hasRemaining() || payload.hasRemaining() || tag.hasRemaining()) {
+      ByteBuffer[] parts = {header, seal(header), payload, seal(payload)};
+      while (header.hasRemaining() || payload.hasRemaining() || parts[3].hasRemaining()) {
         channel.write(parts);
       }
     }
 
-    private void verify(long length, byte kind, byte[]... payload) throws IOException {
-      if (receives == null) {
-        return;
-      }
-      byte[][] parts = new byte[payload.length + 1][];
-      parts[0] = ByteBuffer.allocate(HEADER_BYTES).putLong(length).put(kind).array();
-      System.arraycopy(payload, 0, parts, 1, payload.length);
-      if (!MessageDigest.isEqual(payload(TAG_BYTES), receives.tag(parts))) {
+    private ByteBuffer seal(ByteBuffer part) {
+      return ByteBuffer.wrap(sends == null ? new byte[0] : sends.tag(part.array()));
+    }
+
+    private void verify(byte[]... parts) throws IOException {
+      if (receives != null && !MessageDigest.isEqual(bytes(TAG_BYTES), receives.tag(parts))) {
         throw new IOException("a frame was changed on its way");
       }
     }
@@ -342,12 +339,12 @@ public final class Pumps {
       }
     }
 
-    private byte[] payload(int length) throws IOException {
-      byte[] bytes = new byte[length];
+    private byte[] bytes(int length) throws IOException {
+      byte[] found = new byte[length];
       int there = Math.min(length, received.remaining());
-      received.get(bytes, 0, there);
-      read(ByteBuffer.wrap(bytes).position(there), length);
-      return bytes;
+      received.get(found, 0, there);
+      read(ByteBuffer.wrap(found).position(there), length);
+      return found;
     }
 
     private void read(ByteBuffer into, int until) throws IOException {
@@ -368,7 +365,7 @@ public final class Pumps {
     }
   }
 
-  /** Authenticates the frames of one direction, in their order. */
+  /** Authenticates the headers and payloads of one direction, in their order. */
   private static final class Seal {
     private final Mac mac;
     private long number;
