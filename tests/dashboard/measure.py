@@ -24,7 +24,7 @@ from tidegate.web.server import RestServer
 
 PAGES = 50
 ROUNDS = 5
-SECONDS = 10
+SECONDS = 5
 LAYOUT = """async ({ vertices, edges }) => {
     const { laidOut } = await import("/dashboard/views/graph/layout.js");
     const began = performance.now();
@@ -83,7 +83,7 @@ def measure_pages() -> None:
     settings = {"tidegate.console.live-line": "off"}
     with StreamExecutionEnvironment.get_execution_environment(settings) as env:
         env.set_parallelism(2)
-        numbers = DataGeneratorSource(lambda number: (number % 1000, 1), PAIR)
+        numbers = DataGeneratorSource(lambda number: (number % 1000, 1), type_info=PAIR)
         counts = env.from_source(numbers, source_name="numbers").key_by(lambda pair: pair[0]).sum(1)
         counts.filter(lambda count: False).print()
         client = env.execute_async("watched")
