@@ -104,6 +104,9 @@ def key_in(stored: Mapping[Any, Any], key: Any) -> Any:
     if key in stored or not _has_nan(key):
         return key
     wanted = with_one_nan(key)
+    if wanted in stored:
+        return wanted
+    # A map that was restored has other NaN objects.
     return next((known for known in stored if wanted in (with_one_nan(known),)), wanted)
 
 

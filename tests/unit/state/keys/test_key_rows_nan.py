@@ -17,6 +17,7 @@ from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.functions import KeyedCoProcessFunction, KeyedProcessFunction
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.keys.key_bytes import key_in
 from tidegate.state.keys.key_rows import ObjectKeys
 from tidegate.state.keys.selection import KeyColumns, select_key
 from tidegate.testing.harness import OperatorHarness
@@ -130,3 +131,12 @@ def test_a_batch_job_has_one_result_for_it():
         harness.process([(float("nan"), 3)])
         harness.finish()
         assert [total for _, total in harness.output] == [6]
+
+
+def test_a_map_is_not_searched_for_a_key_that_it_has():
+    class Unsearched(dict):
+        def __iter__(self):
+            raise AssertionError
+
+    stored = Unsearched({key_in({}, (1, float("nan"))): "found"})
+    assert stored[key_in(stored, (1, float("nan")))] == "found"
