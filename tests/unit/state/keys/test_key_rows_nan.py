@@ -40,6 +40,20 @@ class Spot:
     latitude: float
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Equal if its fields are, as any dataclass is from Python 3.13 on."""
+
+    latitude: float
+    spot: Spot = Spot(0.0)
+
+    def __eq__(self, other):
+        return self.latitude == other.latitude and self.spot == other.spot
+
+    def __hash__(self):
+        return hash((self.latitude, self.spot))
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -51,6 +65,8 @@ class Spot:
         lambda: Place(float("nan"), "pole"),
         lambda: Row(latitude=float("nan")),
         lambda: Spot(float("nan")),
+        lambda: Compared(float("nan")),
+        lambda: (Compared(1.0, Compared(float("nan"))), "a"),
     ],
 )
 def test_not_a_number_is_one_key_wherever_it_stands(make):
