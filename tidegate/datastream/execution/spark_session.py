@@ -43,7 +43,7 @@ while IFS= read -r line; do
 done
 printf %s "$said$line" >&2
 """
-"""Copies lines to a log up to a mark, and what follows to the console; all of it without a mark."""
+"""Copies lines to a log up to a mark, and the rest to the console; without a mark, everything."""
 
 
 def refuse_spark_connect(spark: Any) -> None:
@@ -146,7 +146,7 @@ def start_java(conf: SparkConf, log: Path) -> Any:
         os.write(writing, f"\n{mark}\n".encode())
     finally:
         os.close(writing)
-    gateway.sorter = sorter  # like `gateway.proc`: whoever drops it would have to wait for its end
+    gateway.sorter = sorter  # like `gateway.proc`: Python warns if a running one is dropped
     return gateway
 
 
