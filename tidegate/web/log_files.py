@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -14,6 +15,12 @@ from tidegate.web.registry import running_jobs
 _MOST_BYTES = 64 << 20
 _KEPT = 50
 _LOOK_SECONDS = 1.0
+
+
+def spark_log(directory: Path, job_name: str, pid: int) -> Path:
+    """The file for the logs of Spark, if a job that is not detached starts it in this process."""
+    name = re.sub(r"\W+", "-", job_name)
+    return directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{pid}.spark.log"
 
 
 def earlier(log: Path) -> Path:
@@ -47,12 +54,14 @@ def rotate(log: Path) -> None:
 
 def remove_old(directory: Path) -> None:
     """Keep the latest logs, and those of running jobs."""
-    in_use = {record.log for record in running_jobs()}
+    running = running_jobs()
+    in_use = {record.log for record in running}
+    endings = tuple(f"-{record.pid}.spark.log" for record in running)
     ages: dict[Path, float] = {}
     for log in directory.glob("*.log"):
         with suppress(FileNotFoundError):  # another process removes old ones, too
             ages[log] = log.stat().st_mtime
     for log in sorted(ages, key=ages.__getitem__, reverse=True)[_KEPT:]:
-        if str(log) not in in_use:
+        if str(log) not in in_use and not log.name.endswith(endings):
             log.unlink(missing_ok=True)
             earlier(log).unlink(missing_ok=True)

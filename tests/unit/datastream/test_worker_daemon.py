@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tidegate.datastream.execution.worker_daemon import unpacked
 
 COMMAND = ["-m", "tidegate.datastream.execution.worker_daemon", "pyspark.worker"]
@@ -21,6 +23,7 @@ def test_archives_of_spark_are_not_read_where_it_is_installed_unpacked():
     assert unpacked([*archives, "/job", "/env/site-packages"]) == ["/job", "/env/site-packages"]
 
 
-def test_archives_of_a_spark_elsewhere_are_read():
-    path = ["/opt/spark/python/lib/pyspark.zip", "/opt/spark/python/lib/py4j-src.zip", "/job"]
+@pytest.mark.parametrize("home", ["/opt/spark", ".", ""])
+def test_archives_of_a_spark_elsewhere_are_read(home):
+    path = [f"{home}/python/lib/pyspark.zip", f"{home}/python/lib/py4j-src.zip", "/job"]
     assert unpacked(path) == path

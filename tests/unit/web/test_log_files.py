@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 from tidegate.web import log_files
+from tidegate.web.registry import JobRecord
 
 
 def test_a_large_log_is_rotated_under_its_writers(tmp_path, monkeypatch):
@@ -30,3 +31,14 @@ def test_only_the_latest_logs_are_kept(tmp_path, monkeypatch):
         "4.log",
         "4.log.1",
     ]
+
+
+def test_the_log_of_spark_is_kept_while_its_job_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_files, "_KEPT", 0)
+    running = JobRecord(job_id="a", name="job", pid=17, started_at=0.0)
+    monkeypatch.setattr(log_files, "running_jobs", lambda: [running])
+    for pid in (7, 17):
+        log_files.spark_log(tmp_path, "a job", pid).touch()
+    log_files.remove_old(tmp_path)
+    (log,) = tmp_path.iterdir()
+    assert log.name.endswith("-17.spark.log")

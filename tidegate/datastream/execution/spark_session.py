@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -45,7 +43,7 @@ while IFS= read -r line; do
 done
 printf %s "$said$line" >&2
 """
-"""Copies lines to a log up to a mark, and what follows to the console; all of it without a mark."""
+"""Copies lines to a log up to a mark, and the rest to the console; without a mark, everything."""
 
 
 def refuse_spark_connect(spark: Any) -> None:
@@ -148,7 +146,7 @@ def start_java(conf: SparkConf, log: Path) -> Any:
         os.write(writing, f"\n{mark}\n".encode())
     finally:
         os.close(writing)
-    gateway.sorter = sorter  # like `gateway.proc`: whoever drops it would have to wait for its end
+    gateway.sorter = sorter  # like `gateway.proc`: Python warns if a running one is dropped
     return gateway
 
 
@@ -175,7 +173,7 @@ def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
 
 def _foreign_log(job_name: str) -> Path:
     """The file for the logs of Spark and other libraries: the job's log file, or one next to it."""
-    from tidegate.web.log_files import remove_old
+    from tidegate.web.log_files import remove_old, spark_log
     from tidegate.web.registry import LOG_VARIABLE, home
 
     given = os.environ.get(FOREIGN_LOG_VARIABLE) or os.environ.get(LOG_VARIABLE)
@@ -187,8 +185,7 @@ def _foreign_log(job_name: str) -> Path:
         remove_old(directory)
     except OSError:
         return Path("/dev/stderr")
-    name = re.sub(r"\W+", "-", job_name)
-    return directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.spark.log"
+    return spark_log(directory, job_name, os.getpid())
 
 
 @cache

@@ -30,7 +30,7 @@ def unpacked(path: list[str]) -> list[str]:
     """
     archives = [entry for entry in path if entry.endswith("python/lib/pyspark.zip")]
     libraries = [Path(entry).parent for entry in archives]
-    installed = [each for each in libraries if str(each.parents[2]) in path]
+    installed = [each for each in libraries if str(each.parent.parent.parent) in path]
     return [entry for entry in path if Path(entry).parent not in installed]
 
 

@@ -190,7 +190,7 @@ class IntervalJoinOperator(KeyedOperator):
                     gone = bisect_left(stored, (watermark - time,))
                     if gone == len(stored):
                         buffer.values[timer.place] = None
-                    elif gone:
+                    else:  # nothing is gone if an earlier version set the timer
                         stored = buffer.owned(timer.place, stored)
                         del stored[:gone]
                         timers.register(stored[0][0] + time + 1, timer.key, timer.place)

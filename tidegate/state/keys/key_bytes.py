@@ -32,6 +32,8 @@ _PLAIN_TYPES: Final = frozenset({str, int, bytes, type(None)})
 NEVER_NAN: Final = frozenset({str, int, bool, bytes, type(None)})
 _MAY_BE_NAN: Final = (float, Decimal, np.floating)
 _ONE_NAN: Final = float("nan")
+_WITH_NAN: Final[dict[tuple[Any, ...], Any]] = {}
+"""Dataclasses with NaN by class and fields: from Python 3.13 on, a dict finds only the object."""
 
 
 def key_bytes(key: Any) -> bytes:
@@ -92,11 +94,15 @@ def with_one_nan(key: Any) -> Any:
             return row
         return key._make(parts) if hasattr(key, "_make") else parts
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
-        values = {field.name: getattr(key, field.name) for field in dataclasses.fields(key)}
-        unified = {name: with_one_nan(value) for name, value in values.items()}
-        is_same = all(map(is_, unified.values(), values.values()))
-        return key if is_same else dataclasses.replace(key, **unified)
+        return _with_one_nan_in_fields(key) if _has_nan(key) else key
     return _ONE_NAN if isinstance(key, _MAY_BE_NAN) and key != key else key
+
+
+def _with_one_nan_in_fields(key: Any) -> Any:
+    fields = dataclasses.fields(key)
+    values = {field.name: with_one_nan(getattr(key, field.name)) for field in fields}
+    compared = [values[field.name] for field in fields if field.compare]
+    return _WITH_NAN.setdefault((type(key), *compared), dataclasses.replace(key, **values))
 
 
 def key_in(stored: Mapping[Any, Any], key: Any) -> Any:
@@ -104,6 +110,9 @@ def key_in(stored: Mapping[Any, Any], key: Any) -> Any:
     if key in stored or not _has_nan(key):
         return key
     wanted = with_one_nan(key)
+    if wanted in stored:
+        return wanted
+    # A map that was restored has other NaN objects.
     return next((known for known in stored if wanted in (with_one_nan(known),)), wanted)
 
 

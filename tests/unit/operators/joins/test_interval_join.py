@@ -184,6 +184,20 @@ def test_buffers_are_part_of_a_checkpoint(joined):
     restored.close()
 
 
+def test_records_whose_timer_is_early_are_forgotten_in_time():
+    """Earlier versions forgot a record one millisecond earlier, so their savepoints have these."""
+    operator = IntervalJoinOperator(IntervalSettings(0, 2), Pairs(), [BY_FIRST, BY_FIRST])
+    with WindowHarness(operator) as harness:
+        harness.add(*at(1))
+        timers = harness.operator.backend.event_timers
+        timers.delete(4, "k")
+        timers.register(3, "k", harness.operator.backend.places_of(["k"])[0])
+        harness.watermark(3)
+        assert kept(harness) == [1, 0]
+        harness.watermark(4)
+        assert kept(harness) == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("bounds", "ours", "theirs"),
     [((0, END), 5, 7), ((-(2**63), 2**63), 5, 3), ((0, 10), END, END), ((-10, 0), END, END - 9)],

@@ -17,6 +17,7 @@ from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.functions import KeyedCoProcessFunction, KeyedProcessFunction
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.keys.key_bytes import key_in
 from tidegate.state.keys.key_rows import ObjectKeys
 from tidegate.state.keys.selection import KeyColumns, select_key
 from tidegate.testing.harness import OperatorHarness
@@ -39,6 +40,20 @@ class Spot:
     latitude: float
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Equal if its fields are, as any dataclass is from Python 3.13 on."""
+
+    latitude: float
+    spot: Spot = Spot(0.0)
+
+    def __eq__(self, other):
+        return self.latitude == other.latitude and self.spot == other.spot
+
+    def __hash__(self):
+        return hash((self.latitude, self.spot))
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -50,6 +65,8 @@ class Spot:
         lambda: Place(float("nan"), "pole"),
         lambda: Row(latitude=float("nan")),
         lambda: Spot(float("nan")),
+        lambda: Compared(float("nan")),
+        lambda: (Compared(1.0, Compared(float("nan"))), "a"),
     ],
 )
 def test_not_a_number_is_one_key_wherever_it_stands(make):
@@ -130,3 +147,12 @@ def test_a_batch_job_has_one_result_for_it():
         harness.process([(float("nan"), 3)])
         harness.finish()
         assert [total for _, total in harness.output] == [6]
+
+
+def test_a_map_is_not_searched_for_a_key_that_it_has():
+    class Unsearched(dict):
+        def __iter__(self):
+            raise AssertionError
+
+    stored = Unsearched({key_in({}, (1, float("nan"))): "found"})
+    assert stored[key_in(stored, (1, float("nan")))] == "found"
