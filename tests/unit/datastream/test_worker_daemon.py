@@ -17,13 +17,12 @@ def test_spark_reads_nothing_but_the_port_of_its_daemon():
     assert 0 < int.from_bytes(daemon.stdout, "big") < 1 << 16
 
 
-def test_archives_of_spark_are_not_read_where_it_is_installed_unpacked():
-    library = "/env/site-packages/pyspark/python/lib"
-    archives = [f"{library}/pyspark.zip", f"{library}/py4j-src.zip"]
-    assert unpacked([*archives, "/job", "/env/site-packages"]) == ["/job", "/env/site-packages"]
+def test_the_archive_of_pyspark_is_not_read_where_it_is_installed_unpacked():
+    rest = ["/env/site-packages/pyspark/python/lib/py4j-src.zip", "/job", "/env/site-packages"]
+    assert unpacked(["/env/site-packages/pyspark/python/lib/pyspark.zip", *rest]) == rest
 
 
-@pytest.mark.parametrize("home", ["/opt/spark", ".", ""])
+@pytest.mark.parametrize("home", ["/opt/spark", "/pyspark", ".", ""])
 def test_archives_of_a_spark_elsewhere_are_read(home):
     path = [f"{home}/python/lib/pyspark.zip", f"{home}/python/lib/py4j-src.zip", "/job"]
     assert unpacked(path) == path

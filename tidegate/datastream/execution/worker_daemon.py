@@ -24,14 +24,16 @@ _NEEDED: Final = (
 
 
 def unpacked(path: list[str]) -> list[str]:
-    """The search path without Spark's archives if their modules are also installed unpacked.
+    """The search path without PySpark's archive if PySpark is also installed unpacked.
 
     Modules in an archive are compiled anew in each process.
     """
-    archives = [entry for entry in path if entry.endswith("python/lib/pyspark.zip")]
-    libraries = [Path(entry).parent for entry in archives]
-    installed = [each for each in libraries if str(each.parent.parent.parent) in path]
-    return [entry for entry in path if Path(entry).parent not in installed]
+
+    def is_needless(entry: str) -> bool:
+        is_archive = entry.endswith("/pyspark/python/lib/pyspark.zip")
+        return is_archive and str(Path(entry).parents[3]) in path
+
+    return [entry for entry in path if not is_needless(entry)]
 
 
 def main() -> None:
