@@ -7,7 +7,7 @@ import pytest
 from tests.effort import times
 from tests.verified import some_points, verify
 
-pytestmark = [pytest.mark.prove, pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 PROGRAM = Path(__file__).with_name("verified_program.py")
 
 
@@ -16,6 +16,7 @@ def verified(tmp_path, sink, kills, points):
     return verify(tmp_path, PROGRAM, place, sink, sink=place, kills=kills, points=points)
 
 
+@pytest.mark.prove
 def test_the_file_sink_is_exactly_once_wherever_the_job_is_killed(tmp_path):
     kills = times(2)
     code, report = verified(tmp_path, "files", kills, some_points(kills))
@@ -35,6 +36,7 @@ def test_a_sink_that_commits_before_the_checkpoint_is_complete_is_caught(tmp_pat
     assert any(text.startswith("duplicated: ") for text in report["points"][0]["examples"])
 
 
+@pytest.mark.prove
 def test_a_sink_that_forgets_what_it_has_prepared_is_caught(tmp_path):
     code, report = verified(tmp_path, "forgetful", 2, ["pre-committed"])
     assert code == 1

@@ -11,7 +11,7 @@ from tidegate import StreamExecutionEnvironment, Types
 from tidegate.datastream.connectors.file_system import CsvEncoding, FileSink
 from tidegate.datastream.functions import TwoPhaseCommitSinkFunction
 
-NUMBERS = 6_000
+NUMBERS = 16_000
 SECONDS_PER_NUMBER = 0.001
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
