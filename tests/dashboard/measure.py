@@ -16,6 +16,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.dashboard.conftest import CHROMIUM, FLAGS
 from tests.dashboard.played_driver import JID, PlayedDriver, PlayedJob
+from tests.dashboard.steps import DRAG
 from tests.programs import wait_until
 from tidegate import StreamExecutionEnvironment, Types
 from tidegate.core.rest_settings import RestSettings
@@ -31,23 +32,7 @@ LAYOUT = """async ({ vertices, edges }) => {
     laidOut(vertices, edges);
     return performance.now() - began;
 }"""
-FRAMES = """async (seconds) => {
-    const graph = document.querySelector(".graph");
-    const { left, top } = graph.getBoundingClientRect();
-    const at = (type, x) => graph.dispatchEvent(new PointerEvent(type,
-        { bubbles: true, pointerId: 1, clientX: left + x, clientY: top + 4 }));
-    graph.setPointerCapture = () => {};
-    at("pointerdown", 4);
-    const end = performance.now() + 1000 * seconds;
-    let frames = 0;
-    while (performance.now() < end) {
-        at("pointermove", 4 + frames % 400);
-        await new Promise(requestAnimationFrame);
-        frames += 1;
-    }
-    at("pointerup", 4);
-    return frames / seconds;
-}"""
+FRAMES = 300
 READ = """
 import sys, threading, urllib.request
 def read():
@@ -74,7 +59,10 @@ def measure_graph(page: Page) -> None:
         }
         layouts = [page.evaluate(LAYOUT, graph) for _ in range(ROUNDS)]
         print(f"layout of 200 operators: {median(layouts):.0f} ms")
-        print(f"frames per second while it is dragged: {page.evaluate(FRAMES, SECONDS):.0f}")
+        began = time.monotonic()
+        page.evaluate(DRAG, FRAMES)
+        seconds = time.monotonic() - began
+        print(f"frames per second while it is dragged: {FRAMES / seconds:.0f}")
     finally:
         driver.die()
 

@@ -17,6 +17,21 @@ POINTS = """async (count) => {
     return points.times.length;
 }"""
 
+DRAG = """async (frames) => {
+    const graph = document.querySelector(".graph");
+    const { left, top } = graph.getBoundingClientRect();
+    const at = (type, x) => graph.dispatchEvent(new PointerEvent(type,
+        { bubbles: true, pointerId: 1, clientX: left + x, clientY: top + 4 }));
+    graph.setPointerCapture = () => {};
+    at("pointerdown", 4);
+    for (let frame = 0; frame < frames; frame += 1) {
+        at("pointermove", 4 + frame);
+        await new Promise(requestAnimationFrame);
+    }
+    at("pointerup", 4);
+}"""
+"""Drags the graph for so many frames."""
+
 
 def watch(page: Any, events: int) -> int:
     """Let so many events come; returns how many of their points the page keeps."""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.dashboard.played_driver import JID, PlayedDriver, PlayedJob
-from tests.dashboard.steps import watch, weight
+from tests.dashboard.steps import DRAG, watch, weight
 from tests.programs import wait_until
 
 pytestmark = pytest.mark.slow
@@ -33,19 +33,6 @@ WATCH = """() => {
         { subtree: true, childList: true, attributes: true, characterData: true });
 }"""
 TOUCHED = "[...new Set(window.touched.splice(0).map((each) => each.title || each.classList[0]))]"
-DRAG = """async (frames) => {
-    const graph = document.querySelector(".graph");
-    const { left, top } = graph.getBoundingClientRect();
-    const at = (type, x) => graph.dispatchEvent(new PointerEvent(type,
-        { bubbles: true, pointerId: 1, clientX: left + x, clientY: top + 4 }));
-    graph.setPointerCapture = () => {};
-    at("pointerdown", 4);
-    for (let frame = 0; frame < frames; frame += 1) {
-        at("pointermove", 4 + frame);
-        await new Promise(requestAnimationFrame);
-    }
-    at("pointerup", 4);
-}"""
 
 
 def test_of_200_operators_and_20000_subtasks_only_what_changes_is_drawn_again(play, page):

@@ -91,7 +91,7 @@ def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):
     caplog.set_level("INFO", "tidegate.spark")
     context, job = spark.sparkContext, totals(1)
     with pytest.raises(UnsuitableSpark, match="Spark has 6 task slots for the job, but it needs 7"):
-        create_exchange(ExchangeMode.PIPELINED, context, 6, job, "job", b"secret")
-    found, pumps = create_exchange(ExchangeMode.AUTO, context, 6, job, "job", b"secret")
+        create_exchange(ExchangeMode.PIPELINED, context, lambda: 6, job, "job", b"secret")
+    found, pumps = create_exchange(ExchangeMode.AUTO, context, lambda: 6, job, "job", b"secret")
     assert isinstance(found, ShuffleExchange) and pumps == 0
     assert "steps are Spark jobs, not pipelined: Spark has 6 task slots" in caplog.text

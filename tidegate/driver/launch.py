@@ -79,8 +79,11 @@ def submit(
         _check_session(context, graph.slots)
         checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
         job_id = checkpoints.job_id
-        taken = _tasks_of_others(context)
-        free = _registered_task_slots(context, taken + task_slots_for(graph)) - taken
+
+        def free() -> int:
+            taken = _tasks_of_others(context)
+            return _registered_task_slots(context, taken + task_slots_for(graph)) - taken
+
         exchange, pumps = create_exchange(
             settings.engine.exchange, context, free, graph, job_id, secret
         )

@@ -48,12 +48,14 @@ _RECENT_SECONDS: Final = 300.0
 def create_exchange(
     mode: ExchangeMode,
     context: SparkContext,
-    available: int,
+    available: Callable[[], int],
     graph: JobGraph,
     job_id: JobId,
     secret: bytes,
 ) -> tuple[Exchange, int]:
-    """The exchange of a job, and how many tasks it keeps running; `available` are free.
+    """The exchange of a job, and how many tasks it keeps running.
+
+    `available` counts the free task slots, which may take a while on a cluster.
 
     Raises:
         UnsuitableSpark: the settings require the fast exchange, but this Spark does not support it.
@@ -82,7 +84,7 @@ def _silence_writers(context: SparkContext) -> None:
         log4j.core.config.Configurator.setLevel(_WRITER, log4j.Level.OFF)
 
 
-def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
+def _obstacle(context: SparkContext, available: Callable[[], int], needed: int) -> str | None:
     """Why the fast exchange cannot be used, as text for the user."""
     conf = context.getConf()
     for key, reason in _RULED_OUT.items():
@@ -90,8 +92,6 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
             return f"{key} is set, but {reason}"
     if any(conf.get(key) is None for key in SHUFFLE_SETTINGS):
         return f"the session lacks settings of the streaming shuffle; {_PRINTED}"
-    if available < needed:
-        return f"Spark has {available} task slots for the job, but it needs {needed}"
     jvm = context._jvm
     assert jvm is not None
     try:
@@ -103,6 +103,8 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
         loader.loadClass("tidegate.exchange.Pumps")
     except Py4JError:
         return f"the session lacks a jar of Tidegate; {_PRINTED}"
+    if (found := available()) < needed:
+        return f"Spark has {found} task slots for the job, but it needs {needed}"
     return None
 
 

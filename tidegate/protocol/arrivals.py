@@ -88,8 +88,8 @@ class Pumps:
         self._has_ended = True
 
     @property
-    def leave_breaks_job(self) -> bool:
-        """Whether the driver needs another job when a pump leaves."""
+    def needs_all_pumps(self) -> bool:
+        """Whether the job is broken if a pump leaves."""
         return not self._has_ended
 
 

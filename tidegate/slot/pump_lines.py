@@ -136,7 +136,7 @@ class _LinesOfJob:
             _end(first)
 
     def _break(self) -> None:
-        if self._pumps.leave_breaks_job:
+        if self._pumps.needs_all_pumps:
             with suppress(LineClosed):
                 self._driver.send(Frame.BROKEN)
 

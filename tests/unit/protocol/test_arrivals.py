@@ -109,7 +109,7 @@ def test_a_second_pump_of_a_level_never_completes_a_job():
 def test_the_pumps_of_an_ended_job_leave_without_breaking_it():
     pumps = Pumps(2)
     pumps.arrive(0)
-    assert pumps.leave_breaks_job
+    assert pumps.needs_all_pumps
     pumps.end()
-    assert not pumps.leave_breaks_job
+    assert not pumps.needs_all_pumps
     assert pumps.arrive(1) is PumpArrival.TOO_LATE

@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
+_starting = threading.Lock()
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _IMPORTABLE = (".py", ".zip", ".egg")
 _OURS = "spark.tidegate.session"
@@ -120,9 +122,10 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
     # PySpark puts the settings it starts Java with on a command line that all users can read.
     shown = {key: value for key, value in conf.items() if not is_secret(key)}
     with held_interrupts():
-        if SparkContext._gateway is None:
-            gateway = start_java(SparkConf().setAll(list(shown.items())), log)
-            SparkContext._ensure_initialized(gateway=gateway)
+        with _starting:  # two threads with their first jobs share one Java
+            if SparkContext._gateway is None:
+                gateway = start_java(SparkConf().setAll(list(shown.items())), log)
+                SparkContext._ensure_initialized(gateway=gateway)
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
     return spark

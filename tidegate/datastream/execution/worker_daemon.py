@@ -26,7 +26,7 @@ _NEEDED: Final = (
 def unpacked(path: list[str]) -> list[str]:
     """The search path without PySpark's archive if PySpark is also installed unpacked.
 
-    Modules in an archive are compiled anew in each process.
+    Python compiles the modules of an archive in every process.
     """
 
     def is_needless(entry: str) -> bool:
