@@ -5,7 +5,7 @@ Batches for subtasks in the same slot are passed on as they are; others are enco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskIndex, VertexId
 from tidegate.exchange.codec import Bytes, encoded_parts
@@ -20,7 +20,8 @@ from tidegate.slot.inspection import EdgeTap
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
 
-PACKET_BYTES = 4 << 20
+PACKET_BYTES = 1 << 20
+"""A packet of this size is complete: it can travel while the next one grows."""
 
 
 class Outbox:
@@ -38,6 +39,8 @@ class Outbox:
         self._packets: list[Packet] = []
         self.sizes: dict[EdgeId, int] = {}
         """Bytes sent along each edge."""
+        self.on_complete: Callable[[Packet], None] | None = None
+        """Called with every packet that is complete before its unit is."""
 
     def begin_step(self, step: StepNumber) -> None:
         self._step = step
@@ -55,7 +58,9 @@ class Outbox:
         self._count(channel.edge, size)
         self._sizes[lane] = self._sizes.get(lane, 0) + size
         if self._sizes[lane] >= PACKET_BYTES:
-            self._close(lane)
+            packet = self._close(lane)
+            if self.on_complete is not None:
+                self.on_complete(packet)
 
     def _count(self, edge: EdgeId, size: int) -> None:
         self.sizes[edge] = self.sizes.get(edge, 0) + size
@@ -71,7 +76,7 @@ class Outbox:
         packets, self._packets = self._packets, []
         return packets
 
-    def _close(self, lane: tuple[Channel, VertexId, int]) -> None:
+    def _close(self, lane: tuple[Channel, VertexId, int]) -> Packet:
         channel, vertex, target = lane
         sequence = self._sequences.get(lane, 0)
         self._sequences[lane] = sequence + 1
@@ -85,8 +90,10 @@ class Outbox:
             sequence=sequence,
         )
         body = self._spill.keep(b"".join(self._growing.pop(lane)))
-        self._packets.append(Packet(header, body))
         self._sizes.pop(lane)
+        packet = Packet(header, body)
+        self._packets.append(packet)
+        return packet
 
 
 class ChannelWriter:

@@ -314,12 +314,15 @@ class PipelineHost:
         packets: Iterable[Packet],
         marks: Iterable[FailureMark] = (),
         request: StepRequest | None = None,
+        on_packet: Callable[[Packet], None] | None = None,
     ) -> UnitAnswer:
         """Run every vertex of this level on the input for it.
 
-        `request` comes with level 0, where the sources are.
+        `request` comes with level 0, where the sources are. `on_packet` gets the first packets of
+        the answer while the unit runs.
         """
         started = time.monotonic()
+        self._outbox.on_complete = on_packet
         if step != self._step:
             self._begin(step)
         if request is not None:
@@ -339,6 +342,7 @@ class PipelineHost:
         self._has_uncounted = True
         self.send_counts_when_due()
         packets = tuple(self._outbox.take_packets())
+        self._outbox.on_complete = None
         self._busy_seconds += time.monotonic() - started
         return UnitAnswer(packets, tuple(self._marks.values()), self._report())
 

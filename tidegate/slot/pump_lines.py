@@ -9,13 +9,14 @@ from __future__ import annotations
 import pickle
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from tidegate.core.errors import LineClosed, ProtocolViolation
 from tidegate.core.ids import Level, PipelineId, SlotIndex
-from tidegate.exchange.pipelined.cargo import decode_cargo, encode_cargo
+from tidegate.exchange.pipelined.cargo import Part, decode_cargo, encode_cargo
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.protocol.arrivals import (
     Arrivals,
@@ -27,7 +28,7 @@ from tidegate.protocol.arrivals import (
     shares,
 )
 from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest, UnitOrder
-from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
+from tidegate.protocol.packet import FailureMark, Packet, PacketPosition, SlotOutOfReach
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.transport.wire import Connection
@@ -36,10 +37,20 @@ _GREETING: Final = struct.Struct(">QII")
 _TARGET: Final = struct.Struct(">I")
 
 RunUnit = Callable[
-    [PipelineId, UnitKey, Sequence[Packet], Sequence[FailureMark], StepRequest | None],
+    [
+        PipelineId,
+        UnitKey,
+        Sequence[Packet],
+        Sequence[FailureMark],
+        StepRequest | None,
+        Callable[[Packet], None] | None,
+    ],
     UnitAnswer | Stale,
 ]
-"""Runs a unit, or waits for the thread that does, and returns its answer."""
+"""Runs a unit, or waits for the thread that does, and returns its answer.
+
+The last argument is called with the first packets of the answer while the unit still runs.
+"""
 
 
 class PumpLines:
@@ -153,7 +164,10 @@ class _LinesOfJob:
     ) -> None:
         """Run a unit, and those of higher levels that have no packets in transit."""
         while True:
-            answer = self._run_unit(self._job.pipeline, key, packets, marks, request)
+            is_last = key.level == self._job.levels - 1
+            sent: set[PacketPosition] = set()
+            on_packet = None if is_last else partial(self._send_early, key, sent)
+            answer = self._run_unit(self._job.pipeline, key, packets, marks, request, on_packet)
             report: StepOutcome
             if isinstance(answer, UnitAnswer):
                 out, marks, report = answer.packets, answer.marks, answer.report
@@ -161,12 +175,12 @@ class _LinesOfJob:
                 report = SlotOutOfReach(self._slot, answer.reason)
                 out, marks = (), (FailureMark(self._slot, report.as_error()),)
             # A line that has ended belongs to a job that broke: the driver repeats the step.
-            is_last = key.level == self._job.levels - 1
             with suppress(LineClosed):
                 if is_last:
                     self._driver.send(Frame.REPORT, pickle.dumps(report, protocol=5))
                 else:
-                    self._send(key, out, marks)
+                    rest = [packet for packet in out if packet.header.position not in sent]
+                    self._send(key, rest, marks)
             if is_last:
                 return
             # Local packets do not travel, so only this mark is missing from the slot itself.
@@ -177,13 +191,23 @@ class _LinesOfJob:
             key = UnitKey(key.attempt, key.step, level)
             packets, marks, request = found.packets, found.marks, None
 
+    def _send_early(self, key: UnitKey, sent: set[PacketPosition], packet: Packet) -> None:
+        """Send a packet while its unit runs: it travels while the next one is computed."""
+        sent.add(packet.header.position)
+        with suppress(LineClosed):
+            target = packet.header.target_subtask
+            self._send_cargo(key, target, encode_cargo(key, self._slot, [packet], is_last=False))
+
     def _send(self, key: UnitKey, packets: Sequence[Packet], marks: Sequence[FailureMark]) -> None:
-        pump = self._connections.get(key.level)
         for target, share in enumerate(shares(packets, self._job.slots)):
             if target != self._slot:
-                assert pump is not None, "a slot without pumps has nowhere to send packets"
-                for cargo in encode_cargo(key, self._slot, share, marks):
-                    pump.send(Frame.CARGO, _TARGET.pack(target), *cargo)
+                self._send_cargo(key, target, encode_cargo(key, self._slot, share, marks))
+
+    def _send_cargo(self, key: UnitKey, target: int, cargo: Iterable[list[Part]]) -> None:
+        pump = self._connections.get(key.level)
+        assert pump is not None, "a slot without pumps has nowhere to send packets"
+        for parts in cargo:
+            pump.send(Frame.CARGO, _TARGET.pack(target), *parts)
 
 
 def _end(connection: Connection) -> None:

@@ -163,17 +163,21 @@ class SlotHost:
         marks: Sequence[FailureMark],
         request: StepRequest | None,
         answer: Answer,
+        on_packet: Callable[[Packet], None] | None = None,
     ) -> None:
         """Run a unit unless it already runs; `answer` is called once, with its answer.
 
-        It must return at once: the slot waits for it.
+        `on_packet` may get the first packets of the answer before. Both must return at once: the
+        slot waits for them.
         """
         with self._lock:
             outcome = self._machine.deliver(pipeline, key, packets)
             self._waiting.append((pipeline, key, answer))
             if isinstance(outcome, RunNow):
                 ordered = outcome.packets
-                self._post(pipeline, lambda hosted: hosted.run(key, ordered, marks, request))
+                self._post(
+                    pipeline, lambda hosted: hosted.run(key, ordered, marks, request, on_packet)
+                )
             else:
                 self._answer_who_can_be()
 
@@ -282,12 +286,13 @@ class _Hosted:
         packets: Sequence[Packet],
         marks: Sequence[FailureMark],
         request: StepRequest | None,
+        on_packet: Callable[[Packet], None] | None,
     ) -> None:
         if not self._slot.ask(lambda machine, now: machine.may_run(self._pipeline, key, now)):
             return
         assert self._host is not None
         try:
-            answer = self._host.run(key.step, key.level, packets, marks, request)
+            answer = self._host.run(key.step, key.level, packets, marks, request, on_packet)
         except Exception as error:
             answer = self._as_answer(error)
         self._flush_console()

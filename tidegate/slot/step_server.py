@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import PipelineId
@@ -61,10 +61,15 @@ class StepServer:
         packets: Sequence[Packet],
         marks: Sequence[FailureMark],
         request: StepRequest | None,
+        on_packet: Callable[[Packet], None] | None = None,
     ) -> UnitAnswer | Stale:
-        answers: queue.SimpleQueue[UnitAnswer | Stale] = queue.SimpleQueue()
-        self._host.run_unit(pipeline, key, packets, marks, request, answers.put)
-        return answers.get()
+        found: queue.SimpleQueue[Packet | UnitAnswer | Stale] = queue.SimpleQueue()
+        early = None if on_packet is None else found.put
+        self._host.run_unit(pipeline, key, packets, marks, request, found.put, early)
+        while isinstance(answer := found.get(), Packet):
+            assert on_packet is not None
+            on_packet(answer)
+        return answer
 
 
 def _receive_input(connection: Connection) -> tuple[list[Packet], list[FailureMark]]:

@@ -7,10 +7,13 @@ from functools import cache
 
 import pytest
 
+from tests.programs import PATIENCE, collected, graph_of, mapped, read
 from tests.unit.slot.test_step_server import SECRET, slots_of, two_levels  # noqa: F401
 from tidegate.core.errors import LineClosed
 from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
+from tidegate.graph.logical import Upstream
+from tidegate.graph.partitioning import Rebalance
 from tidegate.protocol.messages import Attendance, SlotReport
 from tidegate.protocol.packet import SlotOutOfReach
 from tidegate.slot.pump_lines import PumpLines
@@ -31,6 +34,7 @@ class EndlessJob:
         self.is_attended = self.are_ready()
         self.pumps = {}
         self.ends = {}
+        self.has_carried = threading.Event()
         for level in range(self.levels):
             for slot, address in enumerate(slots.addresses):
                 self.pumps[level, slot] = pump = dial(address, SECRET)
@@ -54,8 +58,12 @@ class EndlessJob:
                     return
                 (target,) = struct.unpack_from(">I", payload)
                 self.pumps[level + 1, target].send(Frame.CARGO, payload[4:])
+                self.carried()
         except LineClosed:
             pass
+
+    def carried(self):
+        self.has_carried.set()
 
     def ask(self, step=1):
         request = self.slots.requests.make(step)
@@ -112,6 +120,63 @@ def test_a_repeated_step_gives_the_same_report(slots):
     assert second.is_ready()
     assert second.step() == reports
     assert slots.records() == [1, 2, 3, 4, 5, 6]
+
+
+HAS_TRAVELED = threading.Event()
+
+
+def after_travel(record):
+    assert HAS_TRAVELED.wait(PATIENCE), "no packet left the slot while its unit was running"
+    return record
+
+
+def two_branches():
+    """A unit that emits packets, then waits until one of them has left its slot."""
+    records = read(range(6))
+    first = mapped(lambda x: x + 1, records)
+    second = mapped(after_travel, mapped(lambda x: x + 101, records))
+    parts = {"first": first, "second": second}.items()
+    branches = [collected(Upstream(each, Rebalance()), name) for name, each in parts]
+    return graph_of(*branches, parallelism=2)
+
+
+@pytest.fixture
+def branches(slots_of, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("tidegate.slot.outbox.PACKET_BYTES", 1)
+    HAS_TRAVELED.clear()
+    slots = slots_of(two_branches())
+    slots.requests.make = cache(slots.requests.make)
+    return slots
+
+
+class WatchedJob(EndlessJob):
+    def carried(self):
+        HAS_TRAVELED.set()
+
+
+BRANCHES = [*range(1, 7), *range(101, 107)]
+
+
+def test_packets_travel_while_their_unit_is_running(branches):
+    job = WatchedJob(branches)
+    assert job.is_ready()
+    assert not any(report.marks for report in job.step())
+    assert branches.records() == BRANCHES
+
+
+def test_a_job_that_breaks_after_the_first_packets_of_a_unit_loses_and_repeats_none(branches):
+    """The unit runs on; the next job gets all of its packets."""
+    first = EndlessJob(branches)
+    assert first.is_ready()
+    first.ask()
+    assert first.has_carried.wait(PATIENCE)
+    first.break_off()
+    second = EndlessJob(branches, epoch=2)
+    assert second.is_ready()
+    second.ask()
+    HAS_TRAVELED.set()
+    assert not any(pickle.loads(line.receive()[1]).marks for line in second.lines)
+    assert branches.records() == BRANCHES
 
 
 def is_closed(line):

@@ -29,9 +29,14 @@ Part = bytes | bytearray | memoryview
 
 
 def encode_cargo(
-    key: UnitKey, source: SlotIndex, packets: Sequence[Packet], marks: Sequence[FailureMark]
+    key: UnitKey,
+    source: SlotIndex,
+    packets: Sequence[Packet],
+    marks: Sequence[FailureMark] = (),
+    *,
+    is_last: bool = True,
 ) -> Iterator[list[Part]]:
-    """Encode what a unit sends to one slot, in few pieces; the last one ends the step for it."""
+    """Encode what a unit sends to one slot, in few pieces; the last one may end the step for it."""
     parts: list[Part] = []
     size = 0
     for packet in packets:
@@ -44,7 +49,7 @@ def encode_cargo(
     for mark in marks:
         pickled = pickle.dumps(mark)
         parts += (_ITEM.pack(Frame.MARK, len(pickled)), pickled)
-    yield [_HEAD.pack(key.attempt, key.step, source, True), *parts]
+    yield [_HEAD.pack(key.attempt, key.step, source, is_last), *parts]
 
 
 def decode_cargo(data: bytes | bytearray | memoryview) -> Cargo:
