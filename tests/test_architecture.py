@@ -73,7 +73,7 @@ ROOMS = {
         ("aggregations", "async_io", "two_inputs", "windows"),
         ("endpoints", "keyed", "stateless"),
         ("batches", "event_time", "keyed_context", "poison", "results"),
-        ("unkeyed", "user_code"),
+        ("fusion", "unkeyed", "user_code"),
         ("checkpointed", "functions"),
         ("runtime_context",),
         ("base", "function_contexts", "output_tag"),

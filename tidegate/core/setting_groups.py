@@ -67,6 +67,12 @@ class PipelineSettings:
         "Pass records between functions without copies. Functions must not change objects that "
         "they received, emitted or stored.",
     )
+    function_fusion: bool = option(
+        "tidegate.function.fusion",
+        BOOLEAN,
+        True,
+        "Compile simple process functions into loops over their records, with the same results.",
+    )
     runtime_mode: RuntimeExecutionMode = option(
         "execution.runtime-mode",
         choice(RuntimeExecutionMode),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from tidegate.operators.functions import (
     TimeDomain,
     bound_method,
 )
+from tidegate.operators.fusion import Fusion, LoopForm, fusion_of, source_of
 from tidegate.operators.keyed_context import (
     KeyedContext,
     KeyedStates,
@@ -37,6 +38,7 @@ from tidegate.operators.user_code import (
     FunctionOperator,
     Outcome,
     Timestamps,
+    position_of_last,
     repeated,
     run_in_pieces,
 )
@@ -119,13 +121,20 @@ class KeyedOperator(FunctionOperator):
         if not self.uses_key:
             nowhere = [None] * len(batch)
             return KeyedRecords(nowhere, nowhere, batch.records, batch.timestamps), None
+        places, keys, failure = self._places(batch, selection)
+        with_key = batch.records if failure is None else batch.records[: len(keys)]
+        return KeyedRecords(places, keys, with_key, batch.timestamps), failure
+
+    def _places(
+        self, batch: Batch, selection: KeySelection
+    ) -> tuple[list[Any], list[Any], TidegateError | None]:
+        """The places and keys of all records, or of those before one whose key fails."""
         keys, columns, failure = self.keys_until_failure(selection, batch)
         try:
             places = self.backend.places_of(keys, columns)
         except TypeError as unhashable:
             raise self.user_code.failure_of_batch(unhashable, len(keys)) from None
-        with_key = batch.records if failure is None else batch.records[: len(keys)]
-        return KeyedRecords(places, keys, with_key, batch.timestamps), failure
+        return places, keys, failure
 
     def keys_until_failure(
         self, selection: KeySelection, batch: Batch
@@ -137,7 +146,7 @@ class KeyedOperator(FunctionOperator):
         else:
             keys = selection.fields(batch)
         if keys:
-            with self.user_code.guard(batch.records[0], 0):
+            with self.user_code.guard(batch.slice(0, 1).records[0], 0):
                 stable_hash(keys[0])
             if holds_list(keys[0]):
                 keys = list(map(without_lists, keys))
@@ -293,6 +302,9 @@ class KeyedProcessOperator(KeyedOperator):
         if not isinstance(function, expected):
             raise TypeError(f"process() here needs a {expected.__name__}, got {function!r}")
         super().__init__(function, keys, format)
+        method = getattr(type(function), "process_element", None)
+        self._source = source_of(method) if len(keys) == 1 else None
+        """The slots may have no access to the user's files."""
         self.side_formats = side_formats if side_formats is not None else {}
         """May be filled until the graph is translated: tags are declared where they are read."""
 
@@ -301,6 +313,7 @@ class KeyedProcessOperator(KeyedOperator):
         self._timers = KeyedTimers(self.backend, context.clock, context.watermark)
         self._context, self._timer_context = self.contexts(context, self._timers)
         self._functions = self.functions()
+        self._fusion = self._find_fusion(context)
 
     def keeps_state(self) -> bool:
         return True  # or timers
@@ -322,6 +335,56 @@ class KeyedProcessOperator(KeyedOperator):
         if isinstance(function, KeyedProcessFunction):
             return (function.process_element,)
         return function.process_element1, function.process_element2
+
+    def _find_fusion(self, context: OperatorContext) -> Fusion | None:
+        given = self.function
+        # Where results are checked one by one, a fused loop would gain little.
+        if self.user_code.usual is not tuple or "process_element" in vars(given):
+            return None
+        if not context.settings.get("tidegate.function.fusion", True):
+            return None
+        return fusion_of(getattr(type(given), "process_element", None), self._source, given)
+
+    def _run(self, input_index: int, batch: Batch) -> Outcome:
+        if self._fusion is None:
+            return super()._run(input_index, batch)
+        places, keys, no_key = self._places(batch, self.keys[input_index])
+        outcome = self._run_fused(self._fusion, batch, places, keys)
+        self.backend.leave_key()
+        self.backend.clean_up(len(batch))
+        return outcome._replace(failure=outcome.failure or no_key)
+
+    def _run_fused(
+        self, fusion: Fusion, batch: Batch, places: list[Any], keys: list[Any]
+    ) -> Outcome:
+        """Run the function on the records at these places, without a call for each."""
+        stamps, context = batch.timestamps, self._context
+        has_starts = stamps is not None or self.user_code.drops_partial_results
+        by_field = batch.has_fields(fusion.fields)
+        rest = iter(places)
+        turns: list[Iterable[Any]] = [rest]
+        if fusion.uses_key:
+            turns.append(keys)
+        context.current = None
+        if stamps is not None and fusion.uses_context:
+            turns.append(stamps.tolist())
+        turns += map(batch.field, fusion.fields or ()) if by_field else [batch.records]
+        values = [getattr(self.function, name).by_place for name in fusion.states]
+        results: list[Any] = []
+        starts: list[int] = []
+        failure = None
+        try:
+            loop = fusion.loop(LoopForm(by_field, stamps is not None, has_starts))
+            in_turn = zip(*turns, strict=False)
+            loop(self.function, context, self.backend, in_turn, results, starts, *values)
+        except USER_FAILURES as error:
+            position = position_of_last(places, rest)
+            record = batch.slice(position, position + 1).records[0]
+            failure = self.user_code.failure(error, record, position)
+            if self.user_code.drops_partial_results:
+                del results[starts[-1] :]
+        times = None if stamps is None else repeated(stamps, starts[1:], len(results))
+        return Outcome(results, times, failure)
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed

@@ -83,10 +83,18 @@ class Batch:
         return self._records
 
     def field(self, position: int) -> list[Any]:
-        """The values of a column as they are in the records, which are to be decoded next."""
-        assert self._columns is not None and self.format is not None
-        values = self._fields[position] = self.format.decode_field(self._columns, position)
-        return values
+        """The values of a column as they are in the records, which may be decoded next."""
+        if position not in self._fields:
+            assert self._columns is not None and self.format is not None
+            self._fields[position] = self.format.decode_field(self._columns, position)
+        return self._fields[position]
+
+    def has_fields(self, positions: Sequence[int] | None) -> bool:
+        """Whether `field` gives what `record[position]` would, without decoding the records."""
+        if positions is None or self._records is not None or self.format is None:
+            return False
+        width = len(self.format.field_names)
+        return self.format.plain_class is tuple and all(i < width for i in positions)
 
     @property
     def columns(self) -> pa.RecordBatch:

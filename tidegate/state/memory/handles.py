@@ -65,6 +65,11 @@ class HashMapValueState(Handle, ValueState[Any]):
 
     __slots__ = ()
 
+    @property
+    def by_place(self) -> list[Any]:
+        """The values of all keys: reading and changing them is reading and changing the state."""
+        return self._values
+
     def value(self) -> Any:
         return self._values[self._holder.place]
 
