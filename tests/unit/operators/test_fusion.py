@@ -367,7 +367,7 @@ def function_of(lines):
     return scope["Drawn"]()
 
 
-@examples(150)
+@examples(60)
 @given(BLOCKS, st.lists(st.tuples(st.integers(0, 3), st.integers(-3, 9)), min_size=2, max_size=8))
 def test_any_function_does_the_same_fused_and_called(lines, records):
     function = function_of(lines)
