@@ -28,7 +28,7 @@ from tidegate.operators.windows.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tidegate.operators.windows.columnar import combining, slices, table
+from tidegate.operators.windows.columnar import combining, operator, slices, table
 from tidegate.operators.windows.columnar.choice import (
     columnar_agg,
     columnar_aggregation,
@@ -151,6 +151,8 @@ def small_limits(monkeypatch):
     monkeypatch.setattr(combining, "_MOST_KEYS", 4)
     monkeypatch.setattr(combining, "_TRIAL", 8)
     monkeypatch.setattr(combining, "_FIRST_PAUSE", 4)
+    monkeypatch.setattr(operator, "_MANY_ROWS", 2)
+    monkeypatch.setattr(operator, "_ROWS_PER_GROUP", 0)
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _LARGEST_CHUNK: Final = 1 << 29
 """The size in bytes up to which chunks are joined: text in a chunk must stay below 2 GiB."""
@@ -24,7 +25,17 @@ def to_bytes(columns: Sequence[pa.Array[Any]], names: Sequence[str]) -> bytes:
 
 def from_bytes(raw: bytes) -> pa.RecordBatch:
     """Decode what `to_bytes` wrote."""
-    return pa.ipc.open_stream(raw).read_next_batch()
+    rows = pa.ipc.open_stream(raw).read_next_batch()
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_run_end_encoded(field.type):
+            decoded = pc.call_function("run_end_decode", [rows.column(place)])
+            rows = rows.set_column(place, field.name, decoded)
+    return rows
+
+
+def repeated(value: int, count: int) -> pa.Array[Any]:
+    """A column of one value, which takes no space; `from_bytes` spells it out."""
+    return pa.RunEndEncodedArray.from_arrays(pa.array([count], pa.int32()), pa.array([value]))
 
 
 class ColumnStore:
@@ -75,7 +86,7 @@ def take_from(
 ) -> pa.Array[Any]:
     """The values at `positions` of the concatenated chunks."""
     if len(chunks) == 1:
-        return chunks[0].take(positions)
+        return chunks[0] if _are_all(positions, len(chunks[0])) else chunks[0].take(positions)
     starts = np.cumsum([0, *(len(chunk) for chunk in chunks[:-1])])
     owners = np.searchsorted(starts, positions, side="right") - 1
     order = np.argsort(owners, kind="stable")
@@ -87,3 +98,7 @@ def take_from(
     back = np.empty(len(positions), np.intp)
     back[order] = np.arange(len(positions))
     return pa.concat_arrays(parts).take(back)
+
+
+def _are_all(positions: npt.NDArray[np.intp], count: int) -> bool:
+    return len(positions) == count and bool((positions == np.arange(count)).all())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.state.backend import (
@@ -19,7 +20,7 @@ from tidegate.state.columnar.backend import ROWS_PER_CHUNK, check_unchanged
 from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange, key_groups_of
 from tidegate.state.keys.key_index import FrozenKeys
-from tidegate.state.keys.key_order import runs_of
+from tidegate.state.keys.key_order import Runs, runs_of
 from tidegate.state.keys.word_index import Places
 
 
@@ -32,13 +33,31 @@ class KeyedRows(NamedTuple):
     """Returns the columns of rows, without the key."""
 
 
+class RowPerKey(NamedTuple):
+    """Rows of a good part of all keys, one for each. May be read on another thread."""
+
+    present: npt.NDArray[np.bool_]
+    """Whether there is a row, by the place of the key; there may be more or fewer places."""
+    take: Callable[[Places], list[pa.Array[Any]]]
+    """Returns the columns of rows by the places of their keys, without the key."""
+
+
 class RowState(NamedTuple):
     """A state that is being frozen."""
 
     metadata: StateMetadata
     names: Sequence[str]
     """The names of the columns, without the key."""
-    rows: Callable[[], KeyedRows]
+    rows: Callable[[], Iterable[KeyedRows | RowPerKey]]
+    """Each part becomes chunks of its own."""
+
+
+class _Part(NamedTuple):
+    """Rows of one chunk, ordered by key group."""
+
+    keys: list[pa.Array[Any]]
+    rows: Places
+    runs: Runs
 
 
 class FrozenRows(FrozenState):
@@ -59,24 +78,45 @@ class FrozenRows(FrozenState):
 
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         for state in self._states:
-            rows = state.rows()
-            if len(rows.keys):
-                yield from self._chunks_of(state, rows, key_groups)
+            for rows in state.rows():
+                if isinstance(rows, RowPerKey):
+                    parts = self._in_order_of_keys(rows.present, key_groups)
+                else:
+                    parts = self._sorted(rows.keys, key_groups)
+                for keys, part, runs in parts:
+                    names = [*key_names(len(keys)), *state.names]
+                    payload = to_bytes([*keys, *rows.take(part)], names)
+                    yield StateChunk(state.metadata.name, runs, payload)
 
-    def _chunks_of(
-        self, state: RowState, rows: KeyedRows, key_groups: KeyGroupRange | None
-    ) -> Iterator[StateChunk]:
-        groups = key_groups_of(self._keys.hashes(), self.max_parallelism)[rows.keys]
+    def _in_order_of_keys(
+        self, present: npt.NDArray[np.bool_], key_groups: KeyGroupRange | None
+    ) -> Iterator[_Part]:
+        """Parts in the order of all keys, which earlier snapshots have sorted."""
+        occurs = np.zeros(len(self._keys), np.bool_)
+        occurs[: len(present)] = present[: len(occurs)]
+        for part in self._keys.ordered(self.max_parallelism, ROWS_PER_CHUNK):
+            if part.are_none_of(key_groups):
+                continue
+            places = part.places.astype(np.intp)
+            found = np.flatnonzero(occurs.take(places))
+            if len(found) == len(places):
+                yield _Part(part.keys, places, part.runs)
+            elif len(found):
+                keys = [column.take(found) for column in part.keys]
+                yield _Part(keys, places.take(found), runs_of(part.groups[found]))
+
+    def _sorted(self, keys: Places, key_groups: KeyGroupRange | None) -> Iterator[_Part]:
+        """Parts of rows, sorted by key group."""
+        if not len(keys):
+            return
+        groups = key_groups_of(self._keys.hashes(), self.max_parallelism)[keys]
         wanted = np.arange(len(groups))
         if key_groups is not None:
             wanted = np.flatnonzero((groups >= key_groups.start) & (groups < key_groups.stop))
         order = wanted[np.argsort(groups[wanted], kind="stable")]
         for start in range(0, len(order), ROWS_PER_CHUNK):
             part = order[start : start + ROWS_PER_CHUNK]
-            keys = self._keys.take(rows.keys[part])
-            names = [*key_names(len(keys)), *state.names]
-            payload = to_bytes([*keys, *rows.take(part)], names)
-            yield StateChunk(state.metadata.name, runs_of(groups[part]), payload)
+            yield _Part(self._keys.take(keys[part]), part, runs_of(groups[part]))
 
     def release(self) -> None:
         """Nothing to release: nothing shared can change."""

@@ -143,6 +143,16 @@ class KeyIndex:
             self._parts.append(halves[new_rows, : len(found)])
         return places
 
+    def take(self, places: Places) -> list[pa.Array[Any]]:
+        """The key columns of some places; there is at least one."""
+        if self._pairs is None:
+            return [self._columns[0].values.take(places)]
+        parts = self._parts.rows()
+        return [
+            column.values.take(parts[places, position].astype(np.intp))
+            for position, column in enumerate(self._columns)
+        ]
+
     def keys(self) -> FrozenKeys:
         """The current key columns of all places."""
         stores = [column.values.chunks() for column in self._columns]

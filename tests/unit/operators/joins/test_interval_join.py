@@ -91,7 +91,7 @@ def kept(harness):
     join = harness.operator
     if isinstance(join, ColumnarIntervalJoin):
         frozen = (b.freeze(join._needed_since(side)) for side, b in enumerate(join._buffers))
-        return [len(rows().keys) for rows in frozen]
+        return [len(rows.keys) for read in frozen for rows in read()]
     counts = [sum(map(len, filter(None, b.values))) for b in join._buffers]
     assert any(counts) == bool(join.backend.event_timers.timers())
     return counts

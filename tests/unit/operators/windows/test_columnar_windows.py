@@ -251,6 +251,29 @@ def test_the_state_reads_as_key_window_and_value(tmp_path):
     harness.close()
 
 
+def test_slices_with_many_keys_are_restored_with_another_parallelism():
+    """The first slice knows fewer keys than there are, others have only some of them or few."""
+    every = [f"{number}" for number in range(10_000)]
+    operator = named(SlidingEventTimeWindows.of(40, 10), s=window_start(), total=sum_("price"))
+    with OperatorHarness(operator, max_parallelism=4) as harness:
+        for time, items in enumerate([every[:5000], every, every[::2], every[:7]]):
+            prices = list(range(len(items)))
+            harness.process_batch(bids([10 * time] * len(items), prices, items))
+            harness.watermark(10 * time + 5)
+        before = len(harness.output)
+        snapshot = harness.snapshot()
+        sizes = [sum(n for _, n in chunk.groups) for chunk in snapshot.keyed.chunks()]
+        assert sizes == [5000, 10_000, 5000, 7]
+        harness.watermark(1000)
+        expected = sorted(map(str, harness.output[before:]))
+        found = []
+        for subtask in range(2):
+            with harness.restore(snapshot, parallelism=2, subtask=subtask) as restored:
+                restored.watermark(1000)
+                found += map(str, restored.output)
+        assert sorted(found) == expected
+
+
 def test_windows_of_another_size_cannot_be_restored():
     with OperatorHarness(named(TUMBLING, n=count())) as harness:
         harness.process_batch(bids([3]))

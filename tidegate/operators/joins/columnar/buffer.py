@@ -231,14 +231,14 @@ class JoinBuffer:
         """Renumber the keys."""
         self._replace([JoinRecords(new[r.keys], r.times, r.columns) for r in self._parts])
 
-    def freeze(self, since: int) -> Callable[[], KeyedRows]:
+    def freeze(self, since: int) -> Callable[[], list[KeyedRows]]:
         """A function for the current records from a time; may be called on another thread.
 
         The first column is the time.
         """
         parts = list(self._parts)
 
-        def rows() -> KeyedRows:
+        def rows() -> list[KeyedRows]:
             times = np.concatenate([NO_ROWS, *(records.times for records in parts)])
             keys = np.concatenate([NO_ROWS, *(records.keys for records in parts)])
             living = np.flatnonzero(times >= since)
@@ -248,7 +248,7 @@ class JoinBuffer:
                 places = living[wanted]
                 return [pa.array(times[places]), *(take_from(each, places) for each in columns)]
 
-            return KeyedRows(keys[living], taken)
+            return [KeyedRows(keys[living], taken)]
 
         return rows
 

@@ -30,6 +30,10 @@ from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Barrier, Wat
 from tidegate.types.arrow import ArrowFormat
 
 _ROWS_AT_ONCE: Final = 1 << 16
+_MANY_ROWS: Final = 1 << 12
+_ROWS_PER_GROUP: Final = 1 << 6
+"""Slices with more rows, also for each key group, are stored one by one: the metadata of a
+checkpoint has an entry for each key group of each part."""
 _TIMES: Final = "window-time"
 """The time up to which windows have fired, so that none fires again after a restore."""
 
@@ -202,7 +206,7 @@ class ColumnarWindowOperator(Operator):
 
     def _emit(self, fired: Iterable[Fired]) -> None:
         for some in _in_parts(fired):
-            keys = self._table.keys.take(some.keys)
+            keys = self._table.key_columns(some.keys)
             results = self._accumulators.results(some.values)
             columns = self.plan.columns(WindowResults(keys, results, some.starts, some.ends))
             names = list(self.output_format.field_names)
@@ -214,10 +218,10 @@ class ColumnarWindowOperator(Operator):
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         now = self._table.now
         self._times.update([now] if now < FINAL_WATERMARK else [])  # a restore may add input
-        windows = self._table.freeze()
         names = (WINDOW_START, WINDOW_END, *self._accumulators.stored_names)
-        state = RowState(self._metadata, names, lambda: windows().keyed())
         context = self._context
+        many = max(_MANY_ROWS, _ROWS_PER_GROUP * len(context.key_groups))
+        state = RowState(self._metadata, names, self._table.freeze(many))
         return OperatorSnapshot(
             keyed=FrozenRows([state], context.key_groups, context.max_parallelism, self._table.keys)
         )
@@ -236,11 +240,11 @@ def _in_parts(fired: Iterable[Fired]) -> Iterator[Fired]:
     held: list[Fired] = []
     count = 0
     for each in fired:
-        held.append(each)
-        count += len(each.keys)
-        if count >= _ROWS_AT_ONCE:
+        if held and count + len(each.keys) > _ROWS_AT_ONCE:
             yield _joined(held)
             held, count = [], 0
+        held.append(each)
+        count += len(each.keys)
     if count:
         yield _joined(held)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from tidegate.operators.windows.columnar.table import (
     Times,
     WindowTable,
 )
+from tidegate.state.columnar.keyed_rows import KeyedRows
 from tidegate.state.columnar.window_rows import WindowRows
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
@@ -212,12 +213,12 @@ class SessionTable(WindowTable):
     def next_end(self) -> int | None:
         return None if self._first_end == _NEVER else self._first_end
 
-    def freeze(self) -> Callable[[], WindowRows]:
+    def freeze(self, many: int) -> Callable[[], Iterable[KeyedRows]]:
         taken = np.flatnonzero(self._values[0][: self._size])
         sessions = self._sessions.take(taken)
         values = [array[taken] for array in self._values]
         stored = self._accumulators.freeze()
-        return lambda: WindowRows(*sessions, columns=stored(values) if len(taken) else [])
+        return lambda: [WindowRows(*sessions, columns=stored(values) if len(taken) else []).keyed()]
 
     def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None:
         self._put(Sessions(keys, starts, ends), values, NO_RECORDS)

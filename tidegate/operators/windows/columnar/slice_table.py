@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
+from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns, Stored
 from tidegate.operators.aggregations.running import Segments
 from tidegate.operators.windows.columnar.slices import (
     Slice,
@@ -25,7 +26,9 @@ from tidegate.operators.windows.columnar.table import (
     Times,
     WindowTable,
 )
+from tidegate.state.columnar.keyed_rows import KeyedRows, RowPerKey
 from tidegate.state.columnar.window_rows import WindowRows
+from tidegate.state.columns import repeated
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
 
@@ -186,7 +189,8 @@ class SliceTable(WindowTable):
             self._slices[end - 1].close()
         if self._run is None:
             self._run = SlidingRun(self._accumulators, self._slices.get, self._capacity)
-        return entries_of(self._run.combined(first, end))
+        combined = self._run.combined(first, end)
+        return entries_of([array[: len(self._index)] for array in combined])
 
     def next_end(self) -> int | None:
         slicing = self._slicing
@@ -197,33 +201,46 @@ class SliceTable(WindowTable):
         end: int = slicing.window_end(max(window, slicing.first_window(first)))
         return end
 
-    def freeze(self) -> Callable[[], WindowRows]:
-        frozen = [(number, self._slices[number].freeze()) for number in sorted(self._slices)]
+    def freeze(self, many: int) -> Callable[[], Iterable[KeyedRows | RowPerKey]]:
+        slices = [(number, self._slices[number].freeze()) for number in sorted(self._slices)]
         stored = self._accumulators.freeze()
-        slicing = self._slicing
 
-        def rows() -> WindowRows:
-            entries = [(number, read()) for number, read in frozen]
-            counts = [len(each) for _, each in entries]
-            starts = [slicing.slice_start(number) for number, _ in entries]
-            ends = [slicing.slice_end(number) for number, _ in entries]
-            values = [each.values for _, each in entries]
-            return WindowRows(
-                np.concatenate([NO_RECORDS, *(each.rows for _, each in entries)]),
-                np.repeat(np.array(starts, np.int64), counts),
-                np.repeat(np.array(ends, np.int64), counts),
-                stored([np.concatenate(arrays) for arrays in zip(*values, strict=True)])
-                if values
-                else [],
-            )
+        def rows() -> Iterator[KeyedRows | RowPerKey]:
+            few: list[tuple[int, SliceEntries]] = []
+            for number, frozen in slices:
+                if frozen.dense is None or np.count_nonzero(frozen.dense[0]) < many:
+                    few.append((number, frozen.entries()))
+                else:
+                    taken = partial(self._taken, number, frozen.dense, stored)
+                    yield RowPerKey(frozen.dense[0], taken)
+            yield self._joined(few, stored).keyed()
 
         return rows
+
+    def _taken(self, number: int, dense: Arrays, stored: Stored, places: Places) -> Columns:
+        bounds = self._slicing.slice_start(number), self._slicing.slice_end(number)
+        times = [repeated(each, len(places)) for each in bounds]
+        return [*times, *stored([array.take(places) for array in dense])]
+
+    def _joined(self, slices: Sequence[tuple[int, SliceEntries]], stored: Stored) -> WindowRows:
+        counts = [len(each) for _, each in slices]
+        starts = [self._slicing.slice_start(number) for number, _ in slices]
+        ends = [self._slicing.slice_end(number) for number, _ in slices]
+        values = [each.values for _, each in slices]
+        return WindowRows(
+            np.concatenate([NO_RECORDS, *(each.rows for _, each in slices)]),
+            np.repeat(np.array(starts, np.int64), counts),
+            np.repeat(np.array(ends, np.int64), counts),
+            stored([np.concatenate(arrays) for arrays in zip(*values, strict=True)])
+            if values
+            else [],
+        )
 
     def drain(self) -> WindowRows:
         """All that it holds, by slice; nothing remains but the keys."""
-        rows = self.freeze()()
+        slices = [(number, self._slices[number].entries()) for number in sorted(self._slices)]
         self._slices, self._run = {}, None
-        return rows
+        return self._joined(slices, self._accumulators.freeze())
 
     def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None:
         slices = self._slicing.slices_of(starts)

@@ -26,6 +26,21 @@ class SliceEntries(NamedTuple):
         return len(self.rows)
 
 
+class FrozenSlice(NamedTuple):
+    """A slice at one moment. May be read on another thread."""
+
+    dense: Arrays | None
+    """Places of all keys."""
+    run: SliceEntries | None
+    """If it is not dense."""
+
+    def entries(self) -> SliceEntries:
+        if self.run is not None:
+            return self.run
+        assert self.dense is not None
+        return entries_of(self.dense)
+
+
 class Slice:
     """Aggregates by key: a place for every key, or runs of the keys that occur.
 
@@ -115,15 +130,12 @@ class Slice:
             self._accumulators.merge(found, hits, taken)
         return found
 
-    def freeze(self) -> Callable[[], SliceEntries]:
-        """A function for its current entries; may be called on another thread."""
+    def freeze(self) -> FrozenSlice:
         if self._dense is None:
             rows, values = self.entries()
-            joined = SliceEntries(rows, list(values))
-            return lambda: joined
+            return FrozenSlice(None, SliceEntries(rows, list(values)))
         self._is_frozen = True
-        dense = list(self._dense)
-        return lambda: entries_of(dense)
+        return FrozenSlice(list(self._dense), None)
 
     def close(self) -> None:
         """Free memory if few keys occur: no more records are expected."""
@@ -155,7 +167,7 @@ def entries_of(places: Arrays) -> SliceEntries:
     rows = np.flatnonzero(places[0])
     if len(rows) == len(places[0]):
         return SliceEntries(rows, [array.copy() for array in places])
-    return SliceEntries(rows, [array[rows] for array in places])
+    return SliceEntries(rows, [array.take(rows) for array in places])
 
 
 class SlidingRun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
-from tidegate.state.columnar.keyed_rows import key_names
-from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START, WindowRows
+from tidegate.state.columnar.keyed_rows import KeyedRows, RowPerKey, key_names
+from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.word_index import Places
 
@@ -71,8 +71,12 @@ class WindowTable(ABC):
         """The first end of the windows that have not fired."""
 
     @abstractmethod
-    def freeze(self) -> Callable[[], WindowRows]:
-        """A function for all current windows; may be called on another thread."""
+    def freeze(self, many: int) -> Callable[[], Iterable[KeyedRows | RowPerKey]]:
+        """A function for all current windows; may be called on another thread.
+
+        Args:
+            many: slices with this many keys become parts of their own.
+        """
 
     @abstractmethod
     def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None: ...
@@ -92,6 +96,10 @@ class WindowTable(ABC):
 
     def _on_moved(self) -> None:
         """Values were replaced: drop what was derived from them."""
+
+    def key_columns(self, keys: Places) -> Columns:
+        """The columns of some keys; there is at least one."""
+        return self._index.take(keys)
 
     @property
     def keys(self) -> FrozenKeys:
