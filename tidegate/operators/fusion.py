@@ -137,20 +137,29 @@ def fusion_of(method: object, source: MethodSource | None, function: object) -> 
     """
     if source is None or not isinstance(method, FunctionType):
         return None
+    try:
+        fusion = _fusion_of(method, source, function)
+        # Where Python finds the loop too deep, the function may still be allowed.
+        fusion.loop(LoopForm(by_field=True, is_timed=True, has_starts=True))
+    except (_CannotBeFused, SyntaxError, ValueError, RecursionError):
+        return None
+    return fusion
+
+
+def _fusion_of(method: FunctionType, source: MethodSource, function: object) -> Fusion:
     code = method.__code__
     definition = _definition(source, method)
-    if definition is None or code.co_argcount != 3 or code.co_freevars or code.co_cellvars:
-        return None
+    if code.co_argcount != 3 or code.co_freevars or code.co_cellvars:
+        raise _CannotBeFused
+    if any("__" in name for name in code.co_varnames):  # private, so not as in the source
+        raise _CannotBeFused
     me, value, context = code.co_varnames[:3]
-    try:
-        _Path(set(code.co_varnames), {me, value, context}).follow(definition.body)
-    except _CannotBeFused:
-        return None
+    _Path(set(code.co_varnames), {me, value, context}).follow(definition.body)
     uses = _Uses(me, value)
     for statement in definition.body:
         uses.visit(statement)
     if {me, context} & uses.assigned:
-        return None
+        raise _CannotBeFused
     states = uses.states_to_inline(function)
     builtin = set(vars(builtins)) - set(method.__globals__)
     strangers = uses.read - uses.assigned - builtin - {value}
@@ -164,25 +173,23 @@ def fusion_of(method: object, source: MethodSource | None, function: object) -> 
     )
 
 
-def _definition(source: MethodSource, method: FunctionType) -> ast.FunctionDef | None:
-    """The syntax tree of a method, if it compiles to the code of the method."""
-    try:
-        (definition,) = ast.parse(source.text).body
-        if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
-            return None
-        ast.increment_lineno(definition, source.first_line - 1)
-        for node in ast.walk(definition):
-            if isinstance(node, ast.expr | ast.stmt):  # where tracebacks put their marks
-                node.col_offset += source.indent
-                node.end_col_offset = (node.end_col_offset or 0) + source.indent
-        # They are no part of the code of the function.
-        arguments = [ast.arg(each.arg) for each in definition.args.args]
-        definition.args = ast.arguments([], arguments, None, [], [], None, [])
-        definition.returns = None
-        code = _compiled(definition, method)
-    except (SyntaxError, ValueError):
-        return None
-    return definition if _essence(code) == _essence(method.__code__) else None
+def _definition(source: MethodSource, method: FunctionType) -> ast.FunctionDef:
+    """The syntax tree of a method, which compiles to the code of the method."""
+    (definition,) = ast.parse(source.text).body
+    if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
+        raise _CannotBeFused
+    ast.increment_lineno(definition, source.first_line - 1)
+    for node in ast.walk(definition):
+        if isinstance(node, ast.expr | ast.stmt):  # where tracebacks put their marks
+            node.col_offset += source.indent
+            node.end_col_offset = (node.end_col_offset or 0) + source.indent
+    # They are no part of the code of the function.
+    arguments = [ast.arg(each.arg) for each in definition.args.args]
+    definition.args = ast.arguments([], arguments, None, [], [], None, [])
+    definition.returns = None
+    if _essence(_compiled(definition, method)) != _essence(method.__code__):
+        raise _CannotBeFused
+    return definition
 
 
 def _compiled(definition: ast.FunctionDef, method: FunctionType) -> CodeType:
@@ -317,7 +324,8 @@ def _state_call(node: ast.expr, me: str) -> tuple[str, str, list[ast.expr]] | No
             args=arguments,
             keywords=[],
         ) if name == me and (method, len(arguments)) in {("value", 0), ("update", 1), ("clear", 0)}:
-            return attribute, method, arguments
+            is_plain = not any(isinstance(argument, ast.Starred) for argument in arguments)
+            return (attribute, method, arguments) if is_plain else None
     return None
 
 

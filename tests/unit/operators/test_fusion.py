@@ -132,7 +132,13 @@ class OutOfRange(Counting):
         yield value[0], value[2]
 
 
-FUSED = [Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange]
+class Unpacks(Counting):
+    def process_element(self, value, ctx):
+        self.total.update(*value[1:])
+        yield value[0], self.total.value()
+
+
+FUSED = [Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange, Unpacks]
 
 
 class StaleVariable(Counting):
@@ -195,9 +201,21 @@ class YieldsVariable(Counting):
         yield value
 
 
+class StalePrivate(Counting):
+    def process_element(self, value, ctx):
+        if value[1] > 2:
+            __last = value[1]
+        yield value[0], __last
+
+
+class PrivateArguments(Counting):
+    def process_element(self, __value, __ctx):
+        yield __value[0], __value[1]
+
+
 REFUSED = [
     *(StaleVariable, StaleInLoop, ReturnsInLoop, Comprehends, Tries, Receives),
-    *(LooksAtItself, ReturnsList, YieldsVariable),
+    *(LooksAtItself, ReturnsList, YieldsVariable, StalePrivate, PrivateArguments),
 ]
 
 
@@ -374,6 +392,25 @@ def test_any_function_does_the_same_fused_and_called(lines, records):
     fused = outcome_of(function, fusion=True, records=records, copy=False)
     called = outcome_of(function_of(lines), fusion=False, records=records, copy=False)
     assert without_files(fused) == without_files(called)
+
+
+def nested(depth):
+    loops = [f"{'    ' * i}for x{i} in range(1):" for i in range(depth)]
+    return [*loops, f"{'    ' * depth}yield 0, 0"]
+
+
+TOO_DEEP = [
+    nested(20),
+    [f"yield 0, {' + '.join(['value[1]'] * 800)}"],
+    ["if a == 0:", "    yield 0, 0", *(["elif a == 1:", "    yield 0, 1"] * 250)],
+]
+
+
+@pytest.mark.parametrize("lines", TOO_DEEP, ids=["loops", "operators", "branches"])
+def test_a_function_too_deep_for_a_loop_is_called(lines):
+    fused = outcome_of(function_of(lines), fusion=True, copy=False)
+    assert fused == outcome_of(function_of(lines), fusion=False, copy=False)
+    assert not fused[1]
 
 
 def without_files(outcome):
