@@ -99,6 +99,10 @@ class Fusion:
     _definition: ast.FunctionDef
     _loops: dict[LoopForm, Loop] = field(default_factory=dict)
 
+    def fits(self, function: object) -> bool:
+        """Whether the function object still has its state where it was when it was opened."""
+        return all(_is_list(vars(function).get(name)) for name in self.states)
+
     def loop(self, form: LoopForm) -> Loop:
         """The loop of this form, compiled when it is needed for the first time."""
         if form not in self._loops:
@@ -115,6 +119,10 @@ class Fusion:
         if self.uses_key:
             place = ast.Assign([_attribute(_BACKEND, "place", ast.Store())], _name(_PLACE))
             body.insert(0, place)
+            if variables := self._method.__code__.co_varnames[3:]:
+                # Objects may do something when they are released: at the end of a call.
+                released = [_name(variable, ast.Store()) for variable in variables]
+                body.insert(0, ast.Assign([*released], ast.Constant(None)))
             targets.append(_attribute(_BACKEND, "current_key", ast.Store()))
         if form.has_starts:
             count = ast.Call(_attribute(_RESULTS, "__len__"), [], [])
@@ -314,6 +322,11 @@ class _Path:
                 raise _CannotBeFused
 
 
+def _is_list(state: object) -> bool:
+    """Whether a state is nothing but a list of values by place."""
+    return type(state) is HashMapValueState
+
+
 def _state_call(node: ast.expr, me: str) -> tuple[str, str, list[ast.expr]] | None:
     """Attribute, method and arguments of a call such as `self.total.update(1)`."""
     match node:
@@ -355,7 +368,7 @@ class _Uses(ast.NodeVisitor):
         ):
             return ()
         states = sorted(self.states - self.attributes)
-        return tuple(name for name in states if type(own.get(name)) is HashMapValueState)
+        return tuple(name for name in states if _is_list(own.get(name)))
 
     def visit_Expr(self, node: ast.Expr) -> None:
         call = _state_call(node.value, self._me)

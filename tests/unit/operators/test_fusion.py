@@ -138,7 +138,49 @@ class Unpacks(Counting):
         yield value[0], self.total.value()
 
 
-FUSED = [Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange, Unpacks]
+class Lease:
+    """Something that is returned when nobody refers to it."""
+
+    held = 0
+
+    def __init__(self):
+        self.others = Lease.held
+        Lease.held += 1
+
+    def __del__(self):
+        Lease.held -= 1
+
+
+class Releases(Counting):
+    def process_element(self, value, ctx):
+        lease = Lease()
+        yield value[0], lease.others
+
+
+class Exchanged(Counting):
+    """Has other state once a timer has fired."""
+
+    def open(self, runtime_context):
+        super().open(runtime_context)
+        self.current = self.other
+        zero = ValueStateDescriptor("zero", Types.LONG(), default_value=0)
+        self.later = runtime_context.get_state(zero)
+
+    def on_timer(self, timestamp, ctx):
+        self.current = self.later
+        yield timestamp, 0
+
+    def process_element(self, value, ctx):
+        before = self.current.value()
+        self.current.update(value[1])
+        ctx.timer_service().register_event_time_timer(1)
+        yield value[0], -1 if before is None else before
+
+
+FUSED = [
+    *(Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange, Unpacks),
+    *(Releases, Exchanged),
+]
 
 
 class StaleVariable(Counting):
@@ -213,9 +255,21 @@ class PrivateArguments(Counting):
         yield __value[0], __value[1]
 
 
+class Intercepted(Counting):
+    def __getattribute__(self, name):
+        is_called = name == "process_element"
+        return self.other_method if is_called else object.__getattribute__(self, name)
+
+    def other_method(self, value, ctx):
+        yield value[0], 7
+
+    def process_element(self, value, ctx):
+        yield value[0], 1
+
+
 REFUSED = [
     *(StaleVariable, StaleInLoop, ReturnsInLoop, Comprehends, Tries, Receives),
-    *(LooksAtItself, ReturnsList, YieldsVariable, StalePrivate, PrivateArguments),
+    *(LooksAtItself, ReturnsList, YieldsVariable, StalePrivate, PrivateArguments, Intercepted),
 ]
 
 
@@ -239,6 +293,7 @@ def outcome_of(function, *, fusion, key=0, records=RECORDS, times=None, **settin
             except TidegateError as failure:
                 failures.append((str(failure), failure.suspects))
                 break
+            harness.watermark(2)
         if not failures:
             harness.watermark(5)
         held = harness.operator.function
