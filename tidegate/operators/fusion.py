@@ -99,6 +99,10 @@ class Fusion:
     _definition: ast.FunctionDef
     _loops: dict[LoopForm, Loop] = field(default_factory=dict)
 
+    def fits(self, function: object) -> bool:
+        """Whether the function object still has its state where it was when it was opened."""
+        return all(_is_list(vars(function).get(name)) for name in self.states)
+
     def loop(self, form: LoopForm) -> Loop:
         """The loop of this form, compiled when it is needed for the first time."""
         if form not in self._loops:
@@ -115,6 +119,10 @@ class Fusion:
         if self.uses_key:
             place = ast.Assign([_attribute(_BACKEND, "place", ast.Store())], _name(_PLACE))
             body.insert(0, place)
+            if variables := self._method.__code__.co_varnames[3:]:
+                # Objects may do something when they are released: at the end of a call.
+                released = [_name(variable, ast.Store()) for variable in variables]
+                body.insert(0, ast.Assign([*released], ast.Constant(None)))
             targets.append(_attribute(_BACKEND, "current_key", ast.Store()))
         if form.has_starts:
             count = ast.Call(_attribute(_RESULTS, "__len__"), [], [])
@@ -137,20 +145,29 @@ def fusion_of(method: object, source: MethodSource | None, function: object) -> 
     """
     if source is None or not isinstance(method, FunctionType):
         return None
+    try:
+        fusion = _fusion_of(method, source, function)
+        # Where Python finds the loop too deep, the function may still be allowed.
+        fusion.loop(LoopForm(by_field=True, is_timed=True, has_starts=True))
+    except (_CannotBeFused, SyntaxError, ValueError, RecursionError):
+        return None
+    return fusion
+
+
+def _fusion_of(method: FunctionType, source: MethodSource, function: object) -> Fusion:
     code = method.__code__
     definition = _definition(source, method)
-    if definition is None or code.co_argcount != 3 or code.co_freevars or code.co_cellvars:
-        return None
+    if code.co_argcount != 3 or code.co_freevars or code.co_cellvars:
+        raise _CannotBeFused
+    if any("__" in name for name in code.co_varnames):  # private, so not as in the source
+        raise _CannotBeFused
     me, value, context = code.co_varnames[:3]
-    try:
-        _Path(set(code.co_varnames), {me, value, context}).follow(definition.body)
-    except _CannotBeFused:
-        return None
+    _Path(set(code.co_varnames), {me, value, context}).follow(definition.body)
     uses = _Uses(me, value)
     for statement in definition.body:
         uses.visit(statement)
     if {me, context} & uses.assigned:
-        return None
+        raise _CannotBeFused
     states = uses.states_to_inline(function)
     builtin = set(vars(builtins)) - set(method.__globals__)
     strangers = uses.read - uses.assigned - builtin - {value}
@@ -164,25 +181,23 @@ def fusion_of(method: object, source: MethodSource | None, function: object) -> 
     )
 
 
-def _definition(source: MethodSource, method: FunctionType) -> ast.FunctionDef | None:
-    """The syntax tree of a method, if it compiles to the code of the method."""
-    try:
-        (definition,) = ast.parse(source.text).body
-        if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
-            return None
-        ast.increment_lineno(definition, source.first_line - 1)
-        for node in ast.walk(definition):
-            if isinstance(node, ast.expr | ast.stmt):  # where tracebacks put their marks
-                node.col_offset += source.indent
-                node.end_col_offset = (node.end_col_offset or 0) + source.indent
-        # They are no part of the code of the function.
-        arguments = [ast.arg(each.arg) for each in definition.args.args]
-        definition.args = ast.arguments([], arguments, None, [], [], None, [])
-        definition.returns = None
-        code = _compiled(definition, method)
-    except (SyntaxError, ValueError):
-        return None
-    return definition if _essence(code) == _essence(method.__code__) else None
+def _definition(source: MethodSource, method: FunctionType) -> ast.FunctionDef:
+    """The syntax tree of a method, which compiles to the code of the method."""
+    (definition,) = ast.parse(source.text).body
+    if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
+        raise _CannotBeFused
+    ast.increment_lineno(definition, source.first_line - 1)
+    for node in ast.walk(definition):
+        if isinstance(node, ast.expr | ast.stmt):  # where tracebacks put their marks
+            node.col_offset += source.indent
+            node.end_col_offset = (node.end_col_offset or 0) + source.indent
+    # They are no part of the code of the function.
+    arguments = [ast.arg(each.arg) for each in definition.args.args]
+    definition.args = ast.arguments([], arguments, None, [], [], None, [])
+    definition.returns = None
+    if _essence(_compiled(definition, method)) != _essence(method.__code__):
+        raise _CannotBeFused
+    return definition
 
 
 def _compiled(definition: ast.FunctionDef, method: FunctionType) -> CodeType:
@@ -307,6 +322,11 @@ class _Path:
                 raise _CannotBeFused
 
 
+def _is_list(state: object) -> bool:
+    """Whether a state is nothing but a list of values by place."""
+    return type(state) is HashMapValueState
+
+
 def _state_call(node: ast.expr, me: str) -> tuple[str, str, list[ast.expr]] | None:
     """Attribute, method and arguments of a call such as `self.total.update(1)`."""
     match node:
@@ -317,7 +337,8 @@ def _state_call(node: ast.expr, me: str) -> tuple[str, str, list[ast.expr]] | No
             args=arguments,
             keywords=[],
         ) if name == me and (method, len(arguments)) in {("value", 0), ("update", 1), ("clear", 0)}:
-            return attribute, method, arguments
+            is_plain = not any(isinstance(argument, ast.Starred) for argument in arguments)
+            return (attribute, method, arguments) if is_plain else None
     return None
 
 
@@ -347,7 +368,7 @@ class _Uses(ast.NodeVisitor):
         ):
             return ()
         states = sorted(self.states - self.attributes)
-        return tuple(name for name in states if type(own.get(name)) is HashMapValueState)
+        return tuple(name for name in states if _is_list(own.get(name)))
 
     def visit_Expr(self, node: ast.Expr) -> None:
         call = _state_call(node.value, self._me)

@@ -337,16 +337,16 @@ class KeyedProcessOperator(KeyedOperator):
         return function.process_element1, function.process_element2
 
     def _find_fusion(self, context: OperatorContext) -> Fusion | None:
-        given = self.function
+        given, called = self.function, self._functions[0]
         # Where results are checked one by one, a fused loop would gain little.
-        if self.user_code.usual is not tuple or "process_element" in vars(given):
+        if self.user_code.usual is not tuple or getattr(called, "__self__", None) is not given:
             return None
         if not context.settings.get("tidegate.function.fusion", True):
             return None
-        return fusion_of(getattr(type(given), "process_element", None), self._source, given)
+        return fusion_of(getattr(called, "__func__", None), self._source, given)
 
     def _run(self, input_index: int, batch: Batch) -> Outcome:
-        if self._fusion is None:
+        if self._fusion is None or not self._fusion.fits(self.function):
             return super()._run(input_index, batch)
         places, keys, no_key = self._places(batch, self.keys[input_index])
         outcome = self._run_fused(self._fusion, batch, places, keys)

@@ -132,7 +132,55 @@ class OutOfRange(Counting):
         yield value[0], value[2]
 
 
-FUSED = [Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange]
+class Unpacks(Counting):
+    def process_element(self, value, ctx):
+        self.total.update(*value[1:])
+        yield value[0], self.total.value()
+
+
+class Lease:
+    """Something that is returned when nobody refers to it."""
+
+    held = 0
+
+    def __init__(self):
+        self.others = Lease.held
+        Lease.held += 1
+
+    def __del__(self):
+        Lease.held -= 1
+
+
+class Releases(Counting):
+    def process_element(self, value, ctx):
+        lease = Lease()
+        yield value[0], lease.others
+
+
+class Exchanged(Counting):
+    """Has other state once a timer has fired."""
+
+    def open(self, runtime_context):
+        super().open(runtime_context)
+        self.current = self.other
+        zero = ValueStateDescriptor("zero", Types.LONG(), default_value=0)
+        self.later = runtime_context.get_state(zero)
+
+    def on_timer(self, timestamp, ctx):
+        self.current = self.later
+        yield timestamp, 0
+
+    def process_element(self, value, ctx):
+        before = self.current.value()
+        self.current.update(value[1])
+        ctx.timer_service().register_event_time_timer(1)
+        yield value[0], -1 if before is None else before
+
+
+FUSED = [
+    *(Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange, Unpacks),
+    *(Releases, Exchanged),
+]
 
 
 class StaleVariable(Counting):
@@ -195,9 +243,33 @@ class YieldsVariable(Counting):
         yield value
 
 
+class StalePrivate(Counting):
+    def process_element(self, value, ctx):
+        if value[1] > 2:
+            __last = value[1]
+        yield value[0], __last
+
+
+class PrivateArguments(Counting):
+    def process_element(self, __value, __ctx):
+        yield __value[0], __value[1]
+
+
+class Intercepted(Counting):
+    def __getattribute__(self, name):
+        is_called = name == "process_element"
+        return self.other_method if is_called else object.__getattribute__(self, name)
+
+    def other_method(self, value, ctx):
+        yield value[0], 7
+
+    def process_element(self, value, ctx):
+        yield value[0], 1
+
+
 REFUSED = [
     *(StaleVariable, StaleInLoop, ReturnsInLoop, Comprehends, Tries, Receives),
-    *(LooksAtItself, ReturnsList, YieldsVariable),
+    *(LooksAtItself, ReturnsList, YieldsVariable, StalePrivate, PrivateArguments, Intercepted),
 ]
 
 
@@ -221,6 +293,7 @@ def outcome_of(function, *, fusion, key=0, records=RECORDS, times=None, **settin
             except TidegateError as failure:
                 failures.append((str(failure), failure.suspects))
                 break
+            harness.watermark(2)
         if not failures:
             harness.watermark(5)
         held = harness.operator.function
@@ -374,6 +447,25 @@ def test_any_function_does_the_same_fused_and_called(lines, records):
     fused = outcome_of(function, fusion=True, records=records, copy=False)
     called = outcome_of(function_of(lines), fusion=False, records=records, copy=False)
     assert without_files(fused) == without_files(called)
+
+
+def nested(depth):
+    loops = [f"{'    ' * i}for x{i} in range(1):" for i in range(depth)]
+    return [*loops, f"{'    ' * depth}yield 0, 0"]
+
+
+TOO_DEEP = [
+    nested(20),
+    [f"yield 0, {' + '.join(['value[1]'] * 800)}"],
+    ["if a == 0:", "    yield 0, 0", *(["elif a == 1:", "    yield 0, 1"] * 250)],
+]
+
+
+@pytest.mark.parametrize("lines", TOO_DEEP, ids=["loops", "operators", "branches"])
+def test_a_function_too_deep_for_a_loop_is_called(lines):
+    fused = outcome_of(function_of(lines), fusion=True, copy=False)
+    assert fused == outcome_of(function_of(lines), fusion=False, copy=False)
+    assert not fused[1]
 
 
 def without_files(outcome):
