@@ -18,7 +18,6 @@ import ast
 import builtins
 import copy
 import inspect
-import textwrap
 import tokenize
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -53,8 +52,6 @@ class MethodSource(NamedTuple):
 
     text: str
     first_line: int
-    indent: int
-    """How many columns the text was indented."""
 
 
 def source_of(method: object) -> MethodSource | None:
@@ -65,8 +62,7 @@ def source_of(method: object) -> MethodSource | None:
         lines, first_line = inspect.getsourcelines(method)
     except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         return None
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    return MethodSource(textwrap.dedent("".join(lines)), first_line, indent)
+    return MethodSource("".join(lines), first_line)
 
 
 class LoopForm(NamedTuple):
@@ -183,14 +179,13 @@ def _fusion_of(method: FunctionType, source: MethodSource, function: object) -> 
 
 def _definition(source: MethodSource, method: FunctionType) -> ast.FunctionDef:
     """The syntax tree of a method, which compiles to the code of the method."""
-    (definition,) = ast.parse(source.text).body
+    # Lines and columns stay as they are, for tracebacks and docstrings.
+    (scope,) = ast.parse(f"if True:\n{source.text}").body
+    assert isinstance(scope, ast.If)
+    (definition,) = scope.body
     if not isinstance(definition, ast.FunctionDef) or definition.decorator_list:
         raise _CannotBeFused
-    ast.increment_lineno(definition, source.first_line - 1)
-    for node in ast.walk(definition):
-        if isinstance(node, ast.expr | ast.stmt):  # where tracebacks put their marks
-            node.col_offset += source.indent
-            node.end_col_offset = (node.end_col_offset or 0) + source.indent
+    ast.increment_lineno(definition, source.first_line - 2)
     # They are no part of the code of the function.
     arguments = [ast.arg(each.arg) for each in definition.args.args]
     definition.args = ast.arguments([], arguments, None, [], [], None, [])
@@ -221,7 +216,8 @@ def _essence(code: CodeType) -> tuple[object, ...]:
     constants = [(type(each), repr(each)) for each in code.co_consts]
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     arguments = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
-    return (code.co_code, code.co_exceptiontable, code.co_flags, constants, names, arguments)
+    flags = code.co_flags & ~inspect.CO_NESTED  # set in classes within functions
+    return (code.co_code, code.co_exceptiontable, flags, constants, names, arguments)
 
 
 class _CannotBeFused(Exception):

@@ -122,6 +122,22 @@ class Failing(Counting):
         yield value[0], 10 // value[1]
 
 
+class Documented(Counting):
+    def process_element(self, value, ctx):
+        """A text
+        of several lines.
+        """
+        yield value[0], 1
+
+
+def nested():
+    class Nested(Counting):
+        def process_element(self, value, ctx):
+            yield value[0], 10 // value[1]
+
+    return Nested
+
+
 class Silent(Counting):
     def process_element(self, value, ctx):
         self.total.update(value[1])
@@ -179,7 +195,7 @@ class Exchanged(Counting):
 
 FUSED = [
     *(Sums, Branches, Context, Helped, Replaced, Private, Failing, Silent, OutOfRange, Unpacks),
-    *(Releases, Exchanged),
+    *(Releases, Exchanged, Documented, nested()),
 ]
 
 
