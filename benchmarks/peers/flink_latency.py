@@ -133,10 +133,10 @@ def sql_sums(sql: StreamTableEnvironment, order: Order) -> Any:
     sql.to_changelog_stream(sums, schema, ChangelogMode.upsert()).print()
 
     def arrivals() -> Iterator[Arrival]:
-        """From lines like `1> +U[k12, 7, 2026-01-31 12:00:00.123]`."""
+        """From lines like `1> +U[k12,7,2026-01-31 12:00:00.123]`."""
         for line in (Path(order.scratch) / "stdout").read_text().splitlines():
             if "[k" in line:
-                key, total, at = line[line.index("[") + 1 : -1].split(", ")
+                key, total, at = line[line.index("[") + 1 : -1].split(",")
                 moment = datetime.fromisoformat(f"{at}+00:00").timestamp()
                 # A stamp is cut to milliseconds.
                 yield moment + 0.001, key, int(total)
