@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
 import psutil
 
@@ -24,11 +25,14 @@ NEVER = 1e-9
 def main() -> None:
     order = Order.from_arguments()
     plain = replace(order, options={"checkpoints": False})
-    idle = percent_of_a_core(plain, NEVER)
+    idle = usage(plain, NEVER)
+    busy = usage(plain, order.rate)
     measures = {
-        "idle_percent": idle,
-        "idle_with_checkpoints_percent": percent_of_a_core(order, NEVER),
-        "transport_percent": percent_of_a_core(plain, order.rate) - idle,
+        "idle_percent": idle.percent,
+        "idle_with_checkpoints_percent": usage(order, NEVER).percent,
+        "transport_percent": busy.percent - idle.percent,
+        "steps_per_second": busy.steps,
+        "records_per_second": busy.records,
     }
     report(
         Result(
@@ -42,18 +46,27 @@ def main() -> None:
     leave()
 
 
-def percent_of_a_core(order: Order, rate: float) -> float:
+class Usage(NamedTuple):
+    percent: float
+    """Of a core."""
+    steps: float
+    """Per second."""
+    records: float
+
+
+def usage(order: Order, rate: float) -> Usage:
     env = environment(order)
     source = DataGeneratorSource(Records(order.keys), type_info=PAIR, rate=rate, columnar=True)
     records = env.from_source(source, source_name="records")
     records.key_by(lambda pair: pair[0]).sum(1).sink_to(TallySink())
     job = start(env)
     time.sleep(order.warm_seconds)
-    before, began = cpu_seconds(), time.monotonic()
+    first, cpu, began = job.progress(), cpu_seconds(), time.monotonic()
     time.sleep(order.seconds)
-    share = (cpu_seconds() - before) / (time.monotonic() - began)
+    last, used, seconds = job.progress(), cpu_seconds() - cpu, time.monotonic() - began
     end(job)
-    return 100 * share
+    steps, records = last.steps - first.steps, last.records_out - first.records_out
+    return Usage(100 * used / seconds, steps / seconds, records / seconds)
 
 
 def cpu_seconds() -> float:
