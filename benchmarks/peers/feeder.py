@@ -12,8 +12,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 TICK = 0.002
+CAUGHT_UP = 2.0
+"""Seconds that a peer may be behind when its warm-up ends."""
 
 
 class Feeder:
@@ -43,6 +46,19 @@ class Feeder:
     def wait_for_client(self, timeout: float) -> None:
         if not self._connected.wait(timeout):
             raise TimeoutError(f"nobody connected to the record feeder within {timeout} s")
+
+    def warm_up(self, done: Callable[[], int], seconds: float, limit: float) -> float:
+        """Wait until a peer has worked off what its slow start has left, or for `limit` seconds.
+
+        `done` tells how many records it has processed. Returns the moment from which records count.
+        """
+        while True:
+            time.sleep(0.2)
+            now = time.time()
+            is_behind = now - self.due(done()) >= CAUGHT_UP
+            elapsed = now - self.start
+            if (elapsed >= seconds and not is_behind) or elapsed >= limit:
+                return now
 
     def stop(self) -> None:
         self._stop.set()
