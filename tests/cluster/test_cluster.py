@@ -33,11 +33,14 @@ def test_records_move_between_two_executors_of_a_standalone_cluster(master):
     answer = json.loads(run_program(PROGRAM, master, str(RECORDS)).splitlines()[-1])
     assert answer["totals"] == expected()
     assert len(answer["executors"]) == 2
+    assert set(answer["counts"]) == {1000}
 
 
-def test_pumps_of_two_executors_carry_records_over_tcp(master):
+def test_pumps_of_two_executors_carry_records_over_tcp_beside_another_job(master):
     output = run_program(PROGRAM, master, str(RECORDS), "pipelined")
-    assert json.loads(output.splitlines()[-1])["totals"] == expected()
+    answer = json.loads(output.splitlines()[-1])
+    assert answer["totals"] == expected()
+    assert set(answer["counts"]) == {1000}
 
 
 @pytest.mark.prove
