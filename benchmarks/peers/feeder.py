@@ -48,17 +48,24 @@ class Feeder:
             raise TimeoutError(f"nobody connected to the record feeder within {timeout} s")
 
     def warm_up(self, done: Callable[[], int], seconds: float, limit: float) -> float:
-        """Wait until a peer has worked off what its slow start has left, or for `limit` seconds.
+        """Wait until a peer has worked off what its slow start has left.
 
         `done` tells how many records it has processed. Returns the moment from which records count.
+
+        Raises:
+            TimeoutError: it has not caught up within `limit` seconds.
         """
         while True:
             time.sleep(0.2)
             now = time.time()
-            is_behind = now - self.due(done()) >= CAUGHT_UP
-            elapsed = now - self.start
-            if (elapsed >= seconds and not is_behind) or elapsed >= limit:
+            behind, elapsed = now - self.due(done()), now - self.start
+            if elapsed >= seconds and behind < CAUGHT_UP:
                 return now
+            if elapsed >= limit:
+                raise TimeoutError(
+                    f"{behind:.0f} s behind after {elapsed:.0f} s: it cannot take"
+                    f" {self._rate:,} records/s"
+                )
 
     def stop(self) -> None:
         self._stop.set()
