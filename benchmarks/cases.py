@@ -19,6 +19,9 @@ class Workload(StrEnum):
     INTERVAL_JOIN = "interval-join"
     KAFKA = "kafka"
     LATENCY = "latency"
+    COMMITTED = "committed"
+    PACE = "pace"
+    GRAPHS = "graphs"
     FLOOR = "floor"
     INCREMENTAL = "incremental"
     RECOVERY = "recovery"
@@ -35,6 +38,9 @@ class Workload(StrEnum):
     def throughput(self) -> bool:
         return self not in (
             Workload.LATENCY,
+            Workload.COMMITTED,
+            Workload.PACE,
+            Workload.GRAPHS,
             Workload.FLOOR,
             Workload.INCREMENTAL,
             Workload.RECOVERY,
@@ -54,6 +60,9 @@ HEADINGS = {
     Workload.INTERVAL_JOIN: "(l) interval join of two streams, records of both",
     Workload.KAFKA: "a Kafka topic of JSON messages to a keyed running sum",
     Workload.LATENCY: "(e) event to sink at a fixed rate, keyed running sum",
+    Workload.COMMITTED: "event to a consumer of committed messages, at three checkpoint intervals",
+    Workload.PACE: "CPU time of an idle job, and of one with little to do",
+    Workload.GRAPHS: "from execute() to the first results of large graphs",
     Workload.FLOOR: "(d) floor of a warm two-stage step",
     Workload.INCREMENTAL: "what a RocksDB checkpoint writes when 1 % of the keys have changed",
     Workload.RECOVERY: "from a failure to the first new result, (a) with its state in memory",
@@ -77,6 +86,8 @@ DEFAULT_WORKLOADS = (
     *WINDOWS,
     Workload.FLOOR,
     Workload.LATENCY,
+    Workload.PACE,
+    Workload.GRAPHS,
     Workload.INCREMENTAL,
     Workload.RECOVERY,
     Workload.RESTORE,

@@ -48,6 +48,9 @@ def benchmark(
     warm_limit: Annotated[float | None, typer.Option(help="Longest warm-up.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; medians are told.")] = 1,
     parallelism: Annotated[int | None, typer.Option(help="Cores given to each peer.")] = None,
+    latency_rate: Annotated[
+        int | None, typer.Option(help="Records per second of latency, committed and pace.")
+    ] = None,
     soak_records: Annotated[int | None, typer.Option(help="Records of the soak.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small sizes: proves the harness, measures nothing.")
@@ -68,7 +71,9 @@ def benchmark(
     """Measure Tidegate and what a user would take instead, on the same data, in one run."""
     # The log of a run is kept in files too, where a narrow table cannot be read.
     console = Console() if Console().is_terminal else Console(width=170)
-    sizes = _sizes(quick, seconds, warm_seconds, warm_limit, parallelism, soak_records)
+    sizes = _sizes(
+        quick, seconds, warm_seconds, warm_limit, parallelism, latency_rate, soak_records
+    )
     cases = cases_of(workload or list(DEFAULT_WORKLOADS), keys or list(DEFAULT_KEYS))
     if again is not None:
         measurements, left_out = report.read_measurements(again)
@@ -99,6 +104,7 @@ def _sizes(
     warm_seconds: float | None,
     warm_limit: float | None,
     parallelism: int | None,
+    latency_rate: int | None,
     soak_records: int | None,
 ) -> Sizes:
     given = {
@@ -106,6 +112,7 @@ def _sizes(
         "warm_seconds": warm_seconds,
         "warm_limit": warm_limit,
         "parallelism": parallelism,
+        "latency_rate": latency_rate,
         "soak_records": soak_records,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

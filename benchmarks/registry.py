@@ -63,6 +63,9 @@ PEERS: tuple[Peer, ...] = (
             **dict.fromkeys(Workload, "benchmarks.peers.tidegate_peer"),
             **dict.fromkeys(WINDOWS, "benchmarks.peers.tidegate_windows"),
             Workload.KAFKA: "benchmarks.peers.tidegate_kafka",
+            Workload.COMMITTED: "benchmarks.peers.tidegate_committed",
+            Workload.PACE: "benchmarks.peers.tidegate_pace",
+            Workload.GRAPHS: "benchmarks.peers.tidegate_graphs",
             Workload.INCREMENTAL: "benchmarks.peers.tidegate_incremental",
             Workload.RECOVERY: "benchmarks.peers.tidegate_recovery",
             Workload.RESTORE: "benchmarks.peers.tidegate_restore",
@@ -92,6 +95,7 @@ PEERS: tuple[Peer, ...] = (
             Workload.SLIDING: "benchmarks.peers.flink_windows",
             Workload.SESSION: "benchmarks.peers.flink_windows",
             Workload.INTERVAL_JOIN: "benchmarks.peers.flink_windows",
+            Workload.LATENCY: "benchmarks.peers.flink_latency",
         },
         rates={
             (Workload.SUM, FEW): 2.4e6,
@@ -104,7 +108,7 @@ PEERS: tuple[Peer, ...] = (
             (Workload.SESSION, MANY): 0.2e6,
             (Workload.INTERVAL_JOIN, FEW): 0.3e6,
         },
-        options={"state_backend": "hashmap"},
+        options={"state_backend": "hashmap", "language": "sql"},
     ),
     Peer(
         name="spark-native",
@@ -124,6 +128,13 @@ PEERS: tuple[Peer, ...] = (
             (Workload.SLIDING, FEW): 0.05e6,
             (Workload.SLIDING, MANY): 0.02e6,
         },
+    ),
+    Peer(
+        name="spark-real-time",
+        title="Spark's real-time mode, native aggregation",
+        environment="spark",
+        modules={Workload.LATENCY: "benchmarks.peers.spark_realtime"},
+        rates={},
     ),
     Peer(
         name="polars",
@@ -188,6 +199,7 @@ PEERS: tuple[Peer, ...] = (
             Workload.FUNCTION: "benchmarks.peers.flink_datastream",
             Workload.MAP: "benchmarks.peers.flink_datastream",
             Workload.WINDOW_FUNCTION: "benchmarks.peers.flink_datastream",
+            Workload.LATENCY: "benchmarks.peers.flink_latency",
         },
         rates={
             (Workload.WINDOW_FUNCTION, FEW): 20_000,
@@ -195,7 +207,7 @@ PEERS: tuple[Peer, ...] = (
             (Workload.FUNCTION, MANY): 10_000,
             (Workload.MAP, FEW): 50_000,
         },
-        options={"execution_mode": "process", "bundle_size": 100_000},
+        options={"execution_mode": "process", "bundle_size": 100_000, "language": "python"},
     ),
     Peer(
         name="spark-udf",

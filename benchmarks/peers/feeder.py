@@ -2,7 +2,8 @@
 
 Record `i` is due at `start + i / rate`. Every few milliseconds one line `first,last` names the
 records that have become due; the peer makes them from the line. (A line per record is no good:
-Spark's socket source takes time by the square of the lines in a batch.) Latency counts from the
+Spark's socket source takes time by the square of the lines in a batch.) Flink's SQL has no way to
+make records from a line, so its peers get a line per record. Latency counts from the
 moment a record was due, not from when it was read, so a peer that falls behind cannot hide it.
 """
 
@@ -11,8 +12,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 TICK = 0.002
+CAUGHT_UP = 2.0
+"""Seconds that a peer may be behind when its warm-up ends."""
 
 
 class Feeder:
@@ -21,8 +25,9 @@ class Feeder:
     `ends[n]` is the number of records announced by the first `n` lines.
     """
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, line_per_record: bool = False) -> None:
         self._rate = rate
+        self._message = _numbers if line_per_record else _range
         self._server = socket.create_server(("127.0.0.1", 0))
         self._stop = threading.Event()
         self._connected = threading.Event()
@@ -42,6 +47,26 @@ class Feeder:
         if not self._connected.wait(timeout):
             raise TimeoutError(f"nobody connected to the record feeder within {timeout} s")
 
+    def warm_up(self, done: Callable[[], int], seconds: float, limit: float) -> float:
+        """Wait until a peer has worked off what its slow start has left.
+
+        `done` tells how many records it has processed. Returns the moment from which records count.
+
+        Raises:
+            TimeoutError: it has not caught up within `limit` seconds.
+        """
+        while True:
+            time.sleep(0.2)
+            now = time.time()
+            behind, elapsed = now - self.due(done()), now - self.start
+            if elapsed >= seconds and behind < CAUGHT_UP:
+                return now
+            if elapsed >= limit:
+                raise TimeoutError(
+                    f"{behind:.0f} s behind after {elapsed:.0f} s: it cannot take"
+                    f" {self._rate:,} records/s"
+                )
+
     def stop(self) -> None:
         self._stop.set()
 
@@ -57,10 +82,18 @@ class Feeder:
                 if due > sent:
                     self.worst_delay = max(self.worst_delay, time.time() - self.due(sent))
                     self.ends.append(due)
-                    client.sendall(b"%d,%d\n" % (sent, due - 1))
+                    client.sendall(self._message(sent, due))
                     sent = due
                 time.sleep(TICK)
         except OSError:
             pass
         finally:
             client.close()
+
+
+def _range(first: int, end: int) -> bytes:
+    return b"%d,%d\n" % (first, end - 1)
+
+
+def _numbers(first: int, end: int) -> bytes:
+    return b"".join(b"%d\n" % number for number in range(first, end))

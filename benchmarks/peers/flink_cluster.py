@@ -98,7 +98,7 @@ class Cluster:
         while True:
             state = self._get(f"/jobs/{job}")
             if not sources:
-                count = int(state["vertices"][-1]["metrics"]["read-records"])
+                count = _received(state)
             elif state["state"] in ENDED:
                 count = records
             else:
@@ -115,6 +115,10 @@ class Cluster:
         took = samples[-1][0] - samples[0][0]
         return Watched(count, samples, commits, took / commits if commits else None)
 
+    def received(self, job: str) -> int:
+        """How many records have reached the last vertex of a job."""
+        return _received(self._get(f"/jobs/{job}"))
+
     def _emitted(self, job: str, vertices: Any, sources: Sequence[str]) -> int:
         total = 0.0
         for name in sources:
@@ -127,6 +131,10 @@ class Cluster:
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:
             return json.load(answer)
+
+
+def _received(state: Any) -> int:
+    return int(state["vertices"][-1]["metrics"]["read-records"])
 
 
 def _root_cause(exceptions: Any) -> str:

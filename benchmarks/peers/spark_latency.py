@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.peers import spark_native, spark_stream
 from benchmarks.peers.feeder import Feeder
@@ -22,7 +21,6 @@ from benchmarks.peers.protocol import Check, Order, Result, latency_measures, le
 from benchmarks.peers.rule import sql_key, sql_value
 
 WARM_SECONDS = 20.0
-CAUGHT_UP = 2.0
 
 
 def arrivals(progress: Any, feeder: Feeder) -> tuple[range, float]:
@@ -34,19 +32,6 @@ def arrivals(progress: Any, feeder: Feeder) -> tuple[range, float]:
     durations = progress.durationMs
     written = durations["triggerExecution"] - durations.get("commitOffsets", 0)
     return numbers, started + written / 1000
-
-
-def warm_up(query: StreamingQuery, feeder: Feeder, order: Order) -> float:
-    """Wait until the slow first batches are worked off; the moment from which records count."""
-    while True:
-        time.sleep(0.2)
-        now, progress = time.time(), query.lastProgress
-        elapsed = now - feeder.start
-        done = arrivals(progress, feeder)[0].stop if progress is not None else 0
-        behind = now - feeder.due(done)
-        caught_up = elapsed >= max(order.warm_seconds, WARM_SECONDS) and behind < CAUGHT_UP
-        if caught_up or elapsed >= max(order.warm_limit, 2 * WARM_SECONDS):
-            return now
 
 
 def main() -> None:
@@ -71,7 +56,13 @@ def main() -> None:
         .start()
     )
     feeder.wait_for_client(60)
-    warm_at = warm_up(query, feeder, order)
+
+    def done() -> int:
+        progress = query.lastProgress
+        return 0 if progress is None else arrivals(progress, feeder)[0].stop
+
+    seconds = max(order.warm_seconds, WARM_SECONDS)
+    warm_at = feeder.warm_up(done, seconds, max(order.warm_limit, 2 * seconds))
     time.sleep(order.seconds)
     query.stop()
     feeder.stop()

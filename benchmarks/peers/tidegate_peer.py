@@ -36,6 +36,7 @@ from benchmarks.peers.tidegate_program import (
 from tidegate.common import Configuration
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.connectors.socket import SocketSource
+from tidegate.core.errors import JobCanceled
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.driver.job_handle import JobHandle
 
@@ -48,6 +49,14 @@ def start(env: StreamExecutionEnvironment) -> JobHandle:
     handle = job._job
     assert isinstance(handle, JobHandle)
     return handle
+
+
+def end(job: JobHandle) -> None:
+    job.cancel()
+    try:
+        job.result()
+    except JobCanceled:
+        return
 
 
 def environment(order: Order, **settings: str) -> StreamExecutionEnvironment:

@@ -88,26 +88,34 @@ class FailsOnDemand:
 
 
 class FirstResultSink(Sink):
-    """Notes which process it runs in, and when the first result of an attempt arrives."""
+    """Notes which process it runs in, and when the first result of an attempt arrives.
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
+    With `keys`, each subtask also notes when it has seen as many results.
+    """
+
+    def __init__(self, directory: str, keys: int = 0) -> None:
+        self._directory = directory
+        self._keys = keys
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _FirstResultWriter(Path(self.directory), context.subtask)
+        return _FirstResultWriter(Path(self._directory), context.subtask, self._keys)
 
 
 class _FirstResultWriter(SinkWriter):
-    def __init__(self, directory: Path, subtask: int) -> None:
-        self._file = directory / f"first-result-{subtask}"
-        self._is_first = True
+    def __init__(self, directory: Path, subtask: int, keys: int) -> None:
+        self._first = directory / f"first-result-{subtask}"
+        self._all = directory / f"all-keys-{subtask}"
+        self._keys = keys
+        self._count = 0
 
     def write(self, batch: Batch) -> None:
-        if self._is_first:
-            self._is_first = False
-            fresh = self._file.with_suffix(".new")
+        if self._count == 0:
+            fresh = self._first.with_suffix(".new")
             fresh.write_text(f"{time.time()} {os.getpid()}")
-            fresh.rename(self._file)
+            fresh.rename(self._first)
+        if self._count < self._keys <= self._count + len(batch):
+            self._all.touch()
+        self._count += len(batch)
 
 
 class AnnouncedRecords:

@@ -14,10 +14,9 @@ from statistics import median
 
 import tidegate
 from benchmarks.peers.protocol import Order, Result, leave, report
-from benchmarks.peers.tidegate_peer import environment, start
+from benchmarks.peers.tidegate_peer import end, environment, start
 from benchmarks.peers.tidegate_program import PAIR, FirstResultSink, Records, RunningSum
 from tidegate.connectors.datagen import DataGeneratorSource
-from tidegate.core.errors import JobCanceled
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver.job_handle import JobHandle
 
@@ -91,14 +90,6 @@ def run(order: Order, backend: str, parallelism: int, savepoint: str | None = No
     sums = records.key_by(lambda pair: pair[0]).process(RunningSum(), PAIR).uid("sums")
     sums.sink_to(FirstResultSink(order.scratch)).uid("results")
     return start(env)
-
-
-def end(job: JobHandle) -> None:
-    job.cancel()
-    try:
-        job.result()
-    except JobCanceled:
-        return
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
-"""Sums by key on a given master, and tells which executors the slots were in."""
+"""Sums by key on a given master, and tells which executors the slots were in.
+
+Another job of the session, in a pool of its own, counts numbers as often as it can meanwhile.
+"""
 
 import json
 import os
 import sys
+import threading
 
 import psutil
 from pyspark.sql import SparkSession
@@ -30,6 +34,12 @@ CORES = {"jobs": ("1", "4"), "pipelined": ("4", "8")}
 """Of an executor, and of all: pumps run all at once."""
 
 
+def count_beside(spark: SparkSession, is_over: threading.Event, counts: list[int]) -> None:
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "beside")
+    while not is_over.is_set():
+        counts.append(spark.range(1000).count())
+
+
 def main(master: str, records: int, exchange: str = "jobs") -> None:
     address = os.environ["SPARK_LOCAL_IP"]
     conf = {
@@ -40,6 +50,7 @@ def main(master: str, records: int, exchange: str = "jobs") -> None:
         "spark.driver.bindAddress": address,
         "spark.task.maxFailures": "1",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **session_settings(),
@@ -59,13 +70,19 @@ def main(master: str, records: int, exchange: str = "jobs") -> None:
         .sum(1)
         .map(WithExecutor())
     )
+    is_over, counts = threading.Event(), list[int]()
+    beside = threading.Thread(target=count_beside, args=(spark, is_over, counts))
     with sums.execute_and_collect() as results:
+        beside.start()
         totals: dict[str, int] = {}
         executors = set()
         for key, total, pid in results:
             totals[key] = max(total, totals.get(key, 0))
             executors.add(pid)
-    print(json.dumps({"totals": totals, "executors": sorted(executors)}))
+    is_over.set()
+    beside.join()
+    answer = {"totals": totals, "executors": sorted(executors), "counts": counts}
+    print(json.dumps(answer))
     spark.stop()
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import pyspark
 import pytest
 
+from tests.cluster.line import Badness, Line
 from tidegate.prerequisites.java import require_java
 
 
@@ -31,35 +32,34 @@ HERE: Final = Host()
 
 
 @contextmanager
-def two_hosts(*line: str) -> Iterator[tuple[Host, Host]]:
-    """This machine and one of its network namespaces, with a line between them.
+def two_hosts(badness: Badness) -> Iterator[tuple[Host, Host, Line]]:
+    """This machine and one of its network namespaces, with a bad line between them.
 
-    The line is as bad as `line` tells `tc`, if the kernel can do that. The other host has a name of
-    its own, so that nobody takes it for this machine.
+    The other host has a name of its own, so that nobody takes it for this machine.
     """
     name = f"tg{os.getpid() % 10**6}"
     ours, theirs = f"10.231.{os.getpid() % 251}.1", f"10.231.{os.getpid() % 251}.2"
-    inside = ("ip", "netns", "exec", name)
+    try:
+        line = Line(f"{name}a", f"{name}b", badness)
+    except OSError as error:
+        pytest.skip(f"this machine permits no second host: {error}")
     try:
         for command in (
             f"ip netns add {name}",
-            f"ip link add {name}a type veth peer name {name}b netns {name}",
-            f"ip addr add {ours}/30 dev {name}a",
+            f"ip link set {name}b netns {name}",
+            f"ip addr add {ours} peer {theirs} dev {name}a",
             f"ip link set {name}a up",
-            f"ip -n {name} addr add {theirs}/30 dev {name}b",
+            f"ip -n {name} addr add {theirs} peer {ours} dev {name}b",
             f"ip -n {name} link set {name}b up",
             f"ip -n {name} link set lo up",
         ):
             done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 pytest.skip(f"this machine permits no second host: {done.stderr.strip()}")
-        for end in (["tc"], [*inside, "tc"]):
-            device = f"{name}a" if end == ["tc"] else f"{name}b"
-            bad = [*end, "qdisc", "add", "dev", device, "root", "netem", *line]
-            subprocess.run(bad, capture_output=True, check=False)
         named = ("unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh")
-        yield Host(ours), Host(theirs, (*inside, *named))
+        yield Host(ours), Host(theirs, ("ip", "netns", "exec", name, *named)), line
     finally:
+        line.end()
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.line import Badness
 from tests.cluster.standalone import run_program, standalone_cluster, two_hosts
 from tests.effort import seed, times
 from tests.spark.chaos import Chaos
@@ -32,21 +33,28 @@ def test_records_move_between_two_executors_of_a_standalone_cluster(master):
     answer = json.loads(run_program(PROGRAM, master, str(RECORDS)).splitlines()[-1])
     assert answer["totals"] == expected()
     assert len(answer["executors"]) == 2
+    assert set(answer["counts"]) == {1000}
 
 
-def test_pumps_of_two_executors_carry_records_over_tcp(master):
+def test_pumps_of_two_executors_carry_records_over_tcp_beside_another_job(master):
     output = run_program(PROGRAM, master, str(RECORDS), "pipelined")
-    assert json.loads(output.splitlines()[-1])["totals"] == expected()
+    answer = json.loads(output.splitlines()[-1])
+    assert answer["totals"] == expected()
+    assert set(answer["counts"]) == {1000}
 
 
 @pytest.mark.prove
 def test_pumps_carry_records_between_two_hosts(tmp_path):
     with (
-        two_hosts("delay", "5ms", "2ms", "loss", "1%") as hosts,
-        standalone_cluster(tmp_path, 4, hosts) as master,
+        two_hosts(Badness(delay=0.005, loss=0.01)) as (here, there, line),
+        standalone_cluster(tmp_path, 4, (here, there)) as master,
     ):
-        output = run_program(PROGRAM, master, str(RECORDS), "pipelined", host=hosts[0])
-    assert json.loads(output.splitlines()[-1])["totals"] == expected()
+        lost = line.lost
+        output = run_program(PROGRAM, master, str(RECORDS), "pipelined", host=here)
+    answer = json.loads(output.splitlines()[-1])
+    assert answer["totals"] == expected()
+    assert len(answer["executors"]) == 2
+    assert line.lost > lost
 
 
 @pytest.mark.prove

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
     parser.add_argument("--seed", type=int, help="default: that of the last campaign")
     parser.add_argument("--case", type=int, help="run only this case")
+    parser.add_argument("--pumped", action="store_true", help="only jobs with pumps, also clusters")
     parser.add_argument("--ledger", type=Path, default=ARTIFACTS / "kills.jsonl")
     parser.add_argument("--report", action="store_true", help="only the table and the chart")
     options = parser.parse_args()
@@ -61,7 +62,7 @@ def _campaign(options: argparse.Namespace, home: Path) -> int:
     if seed is None:
         seed = known[-1].seed if known else random.randrange(10**6)
     done = {entry.case for entry in known if entry.seed == seed}
-    campaign = Campaign(seed, home, ARTIFACTS, options.ledger, _commit())
+    campaign = Campaign(seed, home, ARTIFACTS, options.ledger, _commit(), options.pumped)
     try:
         if options.case is not None:
             campaign.play_one(options.case)

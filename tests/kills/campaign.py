@@ -20,11 +20,17 @@ from tests.kills.stage import Stage
 
 class Campaign:
     def __init__(
-        self, seed: int, home: Path, artifacts: Path, ledger_path: Path, commit: str
+        self,
+        seed: int,
+        home: Path,
+        artifacts: Path,
+        ledger_path: Path,
+        commit: str,
+        pumped: bool,
     ) -> None:
         self.kills, self.bad = 0, 0
         self._seed, self._home, self._artifacts = seed, home, artifacts
-        self._ledger, self._commit = ledger_path, commit
+        self._ledger, self._commit, self._pumped = ledger_path, commit, pumped
         self._servers = Servers(artifacts / "kills-services")
         self._stage: Stage | None = None
         self._lock = threading.Lock()
@@ -35,7 +41,7 @@ class Campaign:
 
         def play(number: int) -> None:
             if time.monotonic() < deadline:
-                self._told(case := draw(self._seed, number), self._play(case, is_traced=False))
+                self._told(case := self._draw(number), self._play(case, is_traced=False))
 
         for block in count():
             numbers = [n for n in range(block * BLOCK, (block + 1) * BLOCK) if n not in done]
@@ -45,13 +51,16 @@ class Campaign:
                 list(pool.map(play, numbers))
 
     def play_one(self, number: int) -> None:
-        case = draw(self._seed, number)
+        case = self._draw(number)
         self._tell(case, self._play(case, is_traced=True))
 
     def end(self) -> None:
         if self._stage is not None:
             self._stage.kill()
         self._servers.stop()
+
+    def _draw(self, number: int) -> Case:
+        return draw(self._seed, number, self._pumped)
 
     def _play(self, case: Case, is_traced: bool) -> Outcome:
         with self._lock:

@@ -15,6 +15,7 @@ _AT_LEAST_ONCE = {"counts", "pipelines", "files"}
 """Programs whose results show that nothing is lost, even if some are repeated."""
 AT_POINT = "at a point of the protocol"
 SLOT, DRIVER, EXECUTOR, SPARK = "slot", "driver", "executor", "Spark with its driver"
+PUMP = "pump"
 BROKER, DATABASE, DISK = "broker", "database", "full disk"
 PAUSE, RIVAL = "slot stopped beyond its lease", "driver stopped, job taken over"
 RESCALE, SAVEPOINT, RESTART = "rescale", "savepoint", "restart from savepoint"
@@ -74,11 +75,15 @@ class Case:
         return {name: getattr(self, name) for name in (*names, "parallelism", "interval_ms")}
 
 
-def draw(seed: int, number: int) -> Case:
-    """The case of this number."""
-    stage = random.Random(f"{seed}/stage/{number // BLOCK}").choices([LOCAL, CLUSTER], [7, 1])[0]
+def draw(seed: int, number: int, pumped: bool = False) -> Case:
+    """The case of this number. With `pumped`, it has pumps, and every other block a cluster."""
+    block = number // BLOCK
+    stage = random.Random(f"{seed}/stage/{block}").choices([LOCAL, CLUSTER], [7, 1])[0]
+    if pumped:
+        stage = LOCAL if block % 2 else CLUSTER
     rnd = random.Random(f"{seed}/{number}")
     program = rnd.choice(PROGRAMS)
+    exchange = "pipelined" if pumped else rnd.choice(["pipelined", "jobs"])
     return Case(
         seed,
         number,
@@ -88,20 +93,22 @@ def draw(seed: int, number: int) -> Case:
         incremental=rnd.random() < 0.5,
         exactly=program not in _AT_LEAST_ONCE or rnd.random() < 0.7,
         unaligned=rnd.random() < 0.4,
-        exchange=rnd.choice(["pipelined", "jobs"]),
+        exchange=exchange,
         failover=rnd.choice(["region", "full"]),
-        parallelism=rnd.choice([1, 2, 2, 3]),
+        parallelism=rnd.choice([2, 2, 3] if pumped else [1, 2, 2, 3]),
         interval_ms=rnd.choice([50, 150, 400]),
         retained=rnd.choice([1, 1, 2]),
-        faults=tuple(_fault(rnd, program, stage) for _ in range(rnd.randrange(6, 13))),
+        faults=tuple(_fault(rnd, program, stage, exchange) for _ in range(rnd.randrange(6, 13))),
     )
 
 
-def _fault(rnd: random.Random, program: str, stage: str) -> Fault:
+def _fault(rnd: random.Random, program: str, stage: str, exchange: str) -> Fault:
     weights = {SLOT: 8, AT_POINT: 10, DRIVER: 3, PAUSE: 1, RIVAL: 1, DISK: 2, SPARK: 0.03}
     weights |= {RESCALE: 1.5, SAVEPOINT: 1, RESTART: 1}
     if stage == CLUSTER:
         weights |= {EXECUTOR: 6, SPARK: 0}
+    if exchange == "pipelined":
+        weights[PUMP] = 6
     if program.startswith("kafka"):
         weights[BROKER] = 0.6
     if program.endswith("postgres"):

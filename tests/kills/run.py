@@ -102,6 +102,8 @@ class Run(DrivenJob):
                 self._resume()
             case cases.EXECUTOR:
                 return self._kill_slot(fault, executor=True)
+            case cases.PUMP:
+                return self._kill_pump(fault)
             case cases.PAUSE:
                 return self._pause_slot(fault)
             case cases.RIVAL:
@@ -142,6 +144,16 @@ class Run(DrivenJob):
         except ProcessLookupError:
             return False
         return True
+
+    def _kill_pump(self, fault: Fault) -> bool:
+        """Let the driver ask Spark for it: a pump has no process of its own."""
+        if not self._ask(cases.PUMP, chance=fault.chance):
+            return False
+        deadline = time.monotonic() + _POINT_SECONDS
+        while self._answer is None and time.monotonic() < deadline:
+            if self._hear(0.1) == "gone":
+                return False
+        return self._answer == ("done", "True")
 
     def _kill_at_point(self, fault: Fault) -> bool:
         assert fault.order is not None

@@ -24,12 +24,13 @@ from typing import Any
 
 import psutil
 
-from tests.kills.cases import LOCAL
+from tests.kills.cases import LOCAL, PUMP
 from tests.kills.programs import Place, build, obey
 
 ROOT = Path(__file__).parents[2]
 MASTERS = {LOCAL: "local[256]", "cluster": "local-cluster[2,64,640]"}
 _START_SECONDS = 240
+_MOST_TASKS = 1000
 _CONF = {
     "spark.default.parallelism": "4",
     "spark.deploy.maxExecutorRetries": "-1",
@@ -215,11 +216,39 @@ def _obey(client: Any, line: Connection) -> None:
         except EOFError:
             return
         try:
-            answer = getattr(client, what)(**argument).result()
+            if what == PUMP:
+                answer = kill_pump(str(client.get_job_id()), **argument)
+            else:
+                answer = getattr(client, what)(**argument).result()
         except Exception as error:
             line.send(("refused", f"{type(error).__name__}: {error}"))
         else:
             line.send(("done", answer))
+
+
+def kill_pump(job: str, chance: float) -> bool:
+    """Kill a task of the endless jobs, if one runs."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    assert context is not None
+    spark = context._jsc.sc()
+    store, running = spark.statusStore(), []
+    for each in map(store.job, context.statusTracker().getActiveJobsIds()):
+        group = each.jobGroup()
+        if group.isDefined() and f"{job}-pumps" in group.get():
+            for stage in _listed(each.stageIds()):
+                tasks = _listed(store.taskList(stage, 0, _MOST_TASKS))
+                running += [task.taskId() for task in tasks if task.status() == "RUNNING"]
+    if not running:
+        return False
+    victim = sorted(running)[int(chance * len(running))]
+    return bool(spark.killTaskAttempt(victim, True, "killed by a test"))
+
+
+def _listed(sequence: Any) -> list[Any]:
+    """A sequence of Scala's."""
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def main(master: str) -> None:

@@ -40,7 +40,8 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
         code = _run(argv(path))
         if code in _FINAL:
             return code
-        if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
+        ended = time.monotonic()
+        if ended - began > _LONGEST_WAIT_SECONDS:
             wait = _FIRST_WAIT_SECONDS
         record = record_of(launch)
         if record is not None and record.state in _OVER:
@@ -54,7 +55,8 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
         typer.echo(
             f"tidegate: the driver {_end(code)}; restarting it {where} in {wait:.0f} s", err=True
         )
-        time.sleep(wait)
+        # Looking for the checkpoint, imports included, may have taken a while.
+        time.sleep(max(0.0, ended + wait - time.monotonic()))
         wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -65,6 +66,20 @@ def test_a_driver_is_started_again_unless_its_end_is_final(tmp_path, quickly, ca
     found = supervise(lambda path: [*program, str(log)], None)
     assert len(log.read_text().split()) == starts
     assert found == (0 if starts == 3 else code)
+
+
+def test_the_search_for_the_checkpoint_is_part_of_the_wait(tmp_path, monkeypatch):
+    now, waits = [0.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=waits.append)
+    monkeypatch.setattr(supervision, "time", clock)
+
+    def search(record, start_from):
+        now[0] += 0.75
+
+    monkeypatch.setattr(supervision, "restart_path", search)
+    commands = iter([[sys.executable, "-c", "exit(7)"], [sys.executable, "-c", ""]])
+    assert supervise(lambda path: next(commands), None) == 0
+    assert waits == [0.25]
 
 
 def test_a_job_that_has_finished_does_not_run_again_when_its_driver_dies(

@@ -1,0 +1,80 @@
+"""Tidegate: the CPU time of a job that has nothing to do, and of one with little to do.
+
+All processes of the job count: driver, JVM, slots and workers. What an idle job takes is not
+counted again for a job that moves records.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+import psutil
+
+import tidegate
+from benchmarks.peers.protocol import Order, Result, leave, report
+from benchmarks.peers.tidegate_peer import end, environment, start
+from benchmarks.peers.tidegate_program import PAIR, Records, TallySink
+from tidegate.connectors.datagen import DataGeneratorSource
+
+NEVER = 1e-9
+"""Records per second."""
+
+
+def main() -> None:
+    order = Order.from_arguments()
+    plain = replace(order, options={"checkpoints": False})
+    idle = usage(plain, NEVER)
+    busy = usage(plain, order.rate)
+    measures = {
+        "idle_percent": idle.percent,
+        "idle_with_checkpoints_percent": usage(order, NEVER).percent,
+        "transport_percent": busy.percent - idle.percent,
+        "steps_per_second": busy.steps,
+        "records_per_second": busy.records,
+    }
+    report(
+        Result(
+            records=0,
+            checks=[],
+            bounded=False,
+            measures=measures,
+            versions={"tidegate": tidegate.__version__},
+        )
+    )
+    leave()
+
+
+class Usage(NamedTuple):
+    percent: float
+    """Of a core."""
+    steps: float
+    """Per second."""
+    records: float
+
+
+def usage(order: Order, rate: float) -> Usage:
+    env = environment(order)
+    source = DataGeneratorSource(Records(order.keys), type_info=PAIR, rate=rate, columnar=True)
+    records = env.from_source(source, source_name="records")
+    records.key_by(lambda pair: pair[0]).sum(1).sink_to(TallySink())
+    job = start(env)
+    time.sleep(order.warm_seconds)
+    first, cpu, began = job.progress(), cpu_seconds(), time.monotonic()
+    time.sleep(order.seconds)
+    last, used, seconds = job.progress(), cpu_seconds() - cpu, time.monotonic() - began
+    end(job)
+    steps, records = last.steps - first.steps, last.records_out - first.records_out
+    return Usage(100 * used / seconds, steps / seconds, records / seconds)
+
+
+def cpu_seconds() -> float:
+    """Of this process and all that it has started."""
+    this = psutil.Process()
+    times = [each.cpu_times() for each in (this, *this.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+if __name__ == "__main__":
+    main()
