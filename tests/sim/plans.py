@@ -102,6 +102,8 @@ class Wish:
     """Used instead of drawn values; by the names of `Plan.draw`."""
     aims: float | None = None
     """How often faults strike at a moment rather than at a time."""
+    always: tuple[str, ...] = ()
+    """What every plan has in addition, like `kinds`."""
 
 
 ANY = Wish()
@@ -115,6 +117,18 @@ THEMES = (
     ),
 )
 """What some plans are about, because chance alone leads there rarely."""
+CORNERS = (
+    Wish(tuple(f"{kind} @ the job is canceled" for kind in KINDS), always=("cancel",)),
+    Wish(
+        tuple(f"{kind} @ the job is canceled" for kind in KINDS),
+        always=("storage is slow @ metadata is created", "cancel @ metadata is created"),
+    ),
+    Wish(
+        tuple(f"{kind} @ a process registers" for kind in KINDS),
+        always=("storage is slow @ metadata is created", "kill a slot @ metadata is created"),
+    ),
+)
+"""States that hardly last: what is being published when the job is canceled or restarts."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -138,8 +152,8 @@ class Plan:
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
-        if wish == ANY and rnd.random() < 0.3:
-            wish = rnd.choice(THEMES)
+        if wish == ANY and (drawn := rnd.random()) < 0.4:
+            wish = rnd.choice(THEMES if drawn < 0.3 else CORNERS)
 
         def choose(trait: str, *options: Any) -> Any:
             drawn = rnd.choice(options)
@@ -197,6 +211,7 @@ class Plan:
         count = choose("faults", 1, 2, 3, 4, 6)
         horizon = length / program.rate + 6
         faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
+        faults += [_draw_fault(rnd, horizon, replace(wish, kinds=(k,))) for k in wish.always]
         return cls(
             seed,
             program,
