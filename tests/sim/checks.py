@@ -58,7 +58,7 @@ class Checks:
         """The existing checkpoints and savepoints, with the files that they need."""
         self._positions = [[0] * len(each) for each in self.program.streams]
         self._acted: dict[tuple[int, int], int] = {}
-        self._requests: dict[PipelineId, StepRequest] = {}
+        self._requests: dict[tuple[DriverProcess, PipelineId], StepRequest] = {}
         self._seen_publishing: set[tuple[int, CheckpointId]] = set()
         self._attempts: dict[tuple[int, PipelineId], int] = {}
         self._void: dict[str, set[int]] = {}
@@ -130,12 +130,12 @@ class Checks:
 
     def steps(self, driver: Any, request: StepRequest, addresses: Sequence[Address | None]) -> None:
         """A repeated step asks for the same; slots have opened what they are asked for."""
-        before = self._requests.get(request.pipeline)
+        before = self._requests.get((driver, request.pipeline))
         if before is not None and (before.attempt, before.step) == (request.attempt, request.step):
             same = before.barriers == request.barriers
             if not same or before.assignments != request.assignments:
                 raise Wrong(f"step {request.step} is repeated with another request")
-        self._requests[request.pipeline] = request
+        self._requests[driver, request.pipeline] = request
         region = driver.master._regions[request.pipeline]
         goes_on = region.state in (RegionState.DEPLOYING, RegionState.RUNNING)
         if region.attempt != request.attempt or not goes_on:

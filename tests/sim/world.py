@@ -20,7 +20,7 @@ from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current
-from tests.sim.cluster import SlotProcess
+from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
@@ -231,10 +231,11 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """All slots end with the job, at the latest with their lease."""
-        until = self.sim.now + 4 * LEASE_SECONDS
+        """All slots end with the job, at the latest with their lease and what they close."""
+        seconds = 4 * LEASE_SECONDS + CLOSING_SECONDS
+        until = self.sim.now + seconds
         left = [slot for slot in self.slots if slot.is_alive]
-        self.sim.later(4 * LEASE_SECONDS, "--- the end", lambda: None)
+        self.sim.later(seconds, "--- the end", lambda: None)
         self.sim.run_while(lambda: self.sim.now < until and any(s.is_alive for s in left))
         for slot in left:
             if slot.is_alive and slot.has_been_accepted:
