@@ -65,8 +65,9 @@ prove: install
 
 coverage: install
 	@rm -f .coverage*
-	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m coverage run -m pytest -q $(QUICK)
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m coverage run -m pytest -q $(AT_A_TIME) 3 $(QUICK)
 	@mkdir -p artifacts
+	@$(VENV) -m coverage combine -q
 	@$(VENV) -m coverage json -q -o $(COVERAGE)
 	@$(VENV) scripts/coverage_by_package.py $(COVERAGE)
 

@@ -8,18 +8,23 @@ The same seed gives the same schedule, event by event, on every machine.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
+import multiprocessing
 import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.sim.clockwork import Wrong
 from tests.sim.plans import ANY, Fault, Plan, Wish
-from tests.sim.report import contradictions, never_seen
+from tests.sim.report import Seen, contradictions, never_seen
 from tests.sim.world import World
 
 
@@ -66,28 +71,54 @@ def replay(plan: Plan, *, traces: bool) -> bool:
     return found.startswith("all")
 
 
+class Summary(NamedTuple):
+    """What is counted of a schedule."""
+
+    seed: int
+    wrong: str | None
+    events: int
+    faults: list[str]
+    coverage: Seen
+
+
+def summary_of(seed: int, wish: Wish) -> Summary:
+    plan = Plan.draw(seed, wish)
+    wrong, world = outcome_of(plan)
+    faults = [fault.kind for fault in plan.faults]
+    return Summary(seed, wrong, world.sim.number, faults, world.coverage)
+
+
+def summaries(seeds: range, wish: Wish, jobs: int) -> Iterator[Summary]:
+    """In order, whatever the number of processes."""
+    gc.freeze()  # what is imported lives on
+    summary = partial(summary_of, wish=wish)
+    if jobs == 1:
+        yield from map(summary, seeds)
+    else:
+        with multiprocessing.get_context("fork").Pool(jobs) as pool:
+            yield from pool.imap(summary, seeds)
+
+
 def run_many(
-    first: int, count: int, minutes: float | None, report: Path | None, wish: Wish
+    seeds: range, minutes: float | None, report: Path | None, wish: Wish, jobs: int
 ) -> bool:
-    started, failed, events, seeds = time.perf_counter(), [], 0, 0
+    started, failed, events, schedules = time.perf_counter(), [], 0, 0
     faults: Counter[str] = Counter()
-    coverage: Counter[tuple[str, str, str]] = Counter()
-    for seed in range(first, first + count):
+    coverage: Seen = Counter()
+    for each in summaries(seeds, wish, jobs):
+        schedules, events = schedules + 1, events + each.events
+        faults.update(each.faults)
+        coverage.update(each.coverage)
+        if each.wrong is not None:
+            failed.append(each.seed)
+            print(f"python -m tests.sim --seed {each.seed}  # {each.wrong}", flush=True)
         if minutes is not None and time.perf_counter() - started > 60 * minutes:
             break
-        plan = Plan.draw(seed, wish)
-        wrong, world = outcome_of(plan)
-        seeds, events = seeds + 1, events + world.sim.number
-        faults.update(fault.kind for fault in plan.faults)
-        coverage.update(world.coverage)
-        if wrong is not None:
-            failed.append(seed)
-            print(f"python -m tests.sim --seed {seed}  # {wrong}", flush=True)
     seconds = time.perf_counter() - started
     for pair in (impossible := contradictions(coverage)):
         print(f"{pair} was thought to be impossible")
     print(
-        f"{seeds} schedules, {events} events, {len(failed)} wrong, {seconds:.0f} s, "
+        f"{schedules} schedules, {events} events, {len(failed)} wrong, {seconds:.0f} s, "
         f"{events / seconds:.0f} events a second"
     )
     if report is not None:
@@ -95,8 +126,8 @@ def run_many(
         report.write_text(
             json.dumps(
                 {
-                    "first_seed": first,
-                    "schedules": seeds,
+                    "first_seed": seeds[0],
+                    "schedules": schedules,
                     "events": events,
                     "wrong": failed,
                     "seconds": round(seconds, 1),
@@ -117,6 +148,7 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="omit faults that are not needed")
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=100, help="how many schedules to run")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes run them")
     parser.add_argument("--minutes", type=float, help="stop after this long")
     parser.add_argument("--report", type=Path, help="write figures and coverage to this file")
     parser.add_argument("--bugs", type=int, metavar="SEEDS", help="find each planted bug")
@@ -138,8 +170,8 @@ def main() -> int:
         BUGS[options.bug].plant()
         wish = BUGS[options.bug].wish
     if options.seed is None:
-        many = options.first, options.seeds, options.minutes, options.report, wish
-        return int(not run_many(*many))
+        seeds = range(options.first, options.first + options.seeds)
+        return int(not run_many(seeds, options.minutes, options.report, wish, options.jobs))
     plan = Plan.draw(options.seed, wish)
     if options.shrink and outcome_of(plan)[0] is not None:
         plan = shrunk(plan)

@@ -58,7 +58,7 @@ class Checks:
         """The existing checkpoints and savepoints, with the files that they need."""
         self._positions = [[0] * len(each) for each in self.program.streams]
         self._acted: dict[tuple[int, int], int] = {}
-        self._requests: dict[PipelineId, StepRequest] = {}
+        self._requests: dict[tuple[DriverProcess, PipelineId], StepRequest] = {}
         self._seen_publishing: set[tuple[int, CheckpointId]] = set()
         self._attempts: dict[tuple[int, PipelineId], int] = {}
         self._void: dict[str, set[int]] = {}
@@ -130,12 +130,12 @@ class Checks:
 
     def steps(self, driver: Any, request: StepRequest, addresses: Sequence[Address | None]) -> None:
         """A repeated step asks for the same; slots have opened what they are asked for."""
-        before = self._requests.get(request.pipeline)
+        before = self._requests.get((driver, request.pipeline))
         if before is not None and (before.attempt, before.step) == (request.attempt, request.step):
             same = before.barriers == request.barriers
             if not same or before.assignments != request.assignments:
                 raise Wrong(f"step {request.step} is repeated with another request")
-        self._requests[request.pipeline] = request
+        self._requests[driver, request.pipeline] = request
         region = driver.master._regions[request.pipeline]
         goes_on = region.state in (RegionState.DEPLOYING, RegionState.RUNNING)
         if region.attempt != request.attempt or not goes_on:
@@ -418,9 +418,10 @@ class Checks:
             if is_same_job and self.program.sink != "function" and left and not has_rivals:
                 raise Wrong(f"nobody settles {sorted(left)}")
         left = [path for path in world.bucket.blobs if path.startswith(CHECKPOINTS)]
-        # Files that are written late or could not be deleted are removed at the next start.
+        # Files that are written late or could not be deleted are removed at the next start. What
+        # cannot be read is left to the user.
         hung = any(driver.has_lost_patience for driver in world.drivers)
-        troubled = hung or world.is_troubled("storage fails")
+        troubled = hung or world.is_troubled("storage fails") or world.is_troubled("a byte")
         if left and world.origin == "latest" and len(world.drivers) == 1 and not troubled:
             raise Wrong(f"files are left: {left}")
 

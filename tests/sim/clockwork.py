@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 EPOCH = 1_000_000.0
-LAST_EVENT = 20_000
+LAST_EVENT = 50_000
 DEEPEST = 3
 """How many processes can be interrupted at the same time."""
 
@@ -111,8 +111,10 @@ class Simulation:
     def later(
         self, seconds: float, what: str, act: Callable[[], None], process: Process | None = None
     ) -> Event:
-        event = Event(self.now + seconds, process, what, act)
-        self._push(event)
+        at = self.now + seconds
+        event = Event(at, process, what, act)
+        self._count += 1
+        heapq.heappush(self._queue, (at, self._count, event))
         return event
 
     def _push(self, event: Event) -> None:

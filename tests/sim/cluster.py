@@ -246,6 +246,7 @@ class SimulatedCluster:
         self._post: Callable[[ClusterEvent], None] = lambda event: None
         self._jobs: dict[SlotIndex, int] = {}
         self._running: dict[SlotIndex, SlotProcess] = {}
+        self._processes: dict[Incarnation, SlotProcess] = {}
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self._post = post
@@ -263,7 +264,8 @@ class SimulatedCluster:
 
     def _start(self, slot: SlotIndex, number: int, attempt: int) -> None:
         if self.driver.is_alive and self._jobs.get(slot) == number:
-            self._running[slot] = SlotProcess(self, Incarnation.create(slot, number, attempt))
+            process = SlotProcess(self, Incarnation.create(slot, number, attempt))
+            self._running[slot] = self._processes[process.incarnation] = process
 
     def start_again(self, slot: SlotIndex) -> None:
         """Spark considers a living process lost."""
@@ -272,9 +274,8 @@ class SimulatedCluster:
             self._start(slot, incarnation.launch, incarnation.task_attempt + 1)
 
     def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
-        for process in self.world.slots:
-            if process.incarnation is incarnation or process.incarnation == incarnation:
-                process.receive(message)
+        if (process := self._processes.get(incarnation)) is not None:
+            process.receive(message)
 
     def kill(self, slot: SlotIndex) -> None:
         if self._jobs.pop(slot, None) is not None:

@@ -100,6 +100,10 @@ class Wish:
     moments: tuple[str, ...] = MOMENTS
     traits: Mapping[str, Any] = field(default_factory=dict)
     """Used instead of drawn values; by the names of `Plan.draw`."""
+    aims: float | None = None
+    """How often faults strike at a moment rather than at a time."""
+    always: tuple[str, ...] = ()
+    """What every plan has in addition, like `kinds`."""
 
 
 ANY = Wish()
@@ -113,6 +117,18 @@ THEMES = (
     ),
 )
 """What some plans are about, because chance alone leads there rarely."""
+CORNERS = (
+    Wish(tuple(f"{kind} @ the job is canceled" for kind in KINDS), always=("cancel",)),
+    Wish(
+        tuple(f"{kind} @ the job is canceled" for kind in KINDS),
+        always=("storage is slow @ metadata is created", "cancel @ metadata is created"),
+    ),
+    Wish(
+        tuple(f"{kind} @ a process registers" for kind in KINDS),
+        always=("storage is slow @ metadata is created", "kill a slot @ metadata is created"),
+    ),
+)
+"""States that hardly last: what is being published when the job is canceled or restarts."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -136,8 +152,8 @@ class Plan:
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
-        if wish is ANY and rnd.random() < 0.3:
-            wish = rnd.choice(THEMES)
+        if wish == ANY and (drawn := rnd.random()) < 0.4:
+            wish = rnd.choice(THEMES if drawn < 0.3 else CORNERS)
 
         def choose(trait: str, *options: Any) -> Any:
             drawn = rnd.choice(options)
@@ -181,9 +197,7 @@ class Plan:
             "execution.checkpointing.unaligned.enabled": unaligned,
             "execution.checkpointing.dir": CHECKPOINTS,
             "execution.checkpointing.data-inline-threshold": choose("inline", "0 b", "20 kb"),
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 10**6,
-            "restart-strategy.fixed-delay.delay": f"{choose('delay', 1, 500)} ms",
+            **_restarts(choose("delay", 1, 500)),
             "jobmanager.execution.failover-strategy": choose("failover", "full", "region"),
             "tidegate.step.max-records": rnd.choice([1, 3, 10]),
             "tidegate.step.attempts": 3,
@@ -197,6 +211,7 @@ class Plan:
         count = choose("faults", 1, 2, 3, 4, 6)
         horizon = length / program.rate + 6
         faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
+        faults += [_draw_fault(rnd, horizon, replace(wish, kinds=(k,))) for k in wish.always]
         return cls(
             seed,
             program,
@@ -210,6 +225,18 @@ class Plan:
         )
 
 
+def _restarts(milliseconds: int) -> dict[str, Any]:
+    """Restart after this long; the delays grow while something fails again and again."""
+    prefix = "restart-strategy.exponential-delay"
+    return {
+        "restart-strategy.type": "exponential-delay",
+        f"{prefix}.initial-backoff": f"{milliseconds} ms",
+        f"{prefix}.max-backoff": "500 ms",
+        f"{prefix}.backoff-multiplier": 2.0,
+        f"{prefix}.reset-backoff-threshold": "1 s",
+    }
+
+
 def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
     weights = [KINDS[each.partition(" @ ")[0]] for each in wish.kinds]
     [drawn] = rnd.choices(wish.kinds, weights)
@@ -217,6 +244,7 @@ def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
     if moment:
         at = max(0.0, rnd.uniform(-horizon / 6, horizon / 3))
         return Fault(at, kind, 20 * rnd.randrange(5), rnd.random(), moment)
-    is_aimed = wish.moments and rnd.random() < (0.6 if wish.moments is MOMENTS else 0.85)
+    aims = wish.aims or (0.6 if wish.moments == MOMENTS else 0.85)
+    is_aimed = wish.moments and rnd.random() < aims
     moment = rnd.choice(wish.moments) if is_aimed else ""
     return Fault(rnd.uniform(0.0, horizon), kind, rnd.randrange(100), rnd.random(), moment)

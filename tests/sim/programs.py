@@ -192,6 +192,7 @@ class Reader(SourceReader):
         self._splits: dict[int, Split] = {}
         self._no_more = False
         self._read_at: dict[int, float] = {}
+        self._emitted: set[int] = set()
 
     def add_splits(self, splits: Sequence[Split]) -> None:
         for split in splits:
@@ -212,20 +213,29 @@ class Reader(SourceReader):
         read_at = self._read_at.setdefault(split.stream, world().sim.now)
         return world().sim.now > read_at + self.last_words_seconds
 
+    def _ends(self, split: Split) -> bool:
+        """Held records are emitted, and set their timers, in a step before the last one."""
+        if not self._is_through(split):
+            return False
+        was_held = self._program.holds and split.stream not in self._emitted
+        self._emitted.add(split.stream)
+        return not was_held
+
     def poll(self, max_records: int) -> Poll:
         records: list[Any] = []
+        emitted = len(self._emitted)
         for stream, split in list(self._splits.items()):
             stop = min(self._limit(split), split.position + max_records - len(records))
             stop = max(stop, split.position)
             records += [(stream, place) for place in range(split.position, stop)]
             self._splits[stream] = replace(split, position=stop)
-            if self._is_through(self._splits[stream]):
+            if self._ends(self._splits[stream]):
                 del self._splits[stream]
         status = InputStatus.NOTHING_AVAILABLE
         if not self._splits and self._no_more:
             status = InputStatus.END_OF_INPUT
             world().moment("an input ends")
-        elif self.is_available():
+        elif self.is_available() and len(self._emitted) == emitted:
             status = InputStatus.MORE_AVAILABLE
         if records:
             world().checks.reads()

@@ -20,8 +20,9 @@ IMPOSSIBLE = {
         "a checkpoint needs all regions to run, and is aborted when one fails or is canceled"
     ),
     r"(CREATED|DEPLOYING) publishing.*": "nothing is deployed before a publication is settled",
-    r"RUNNING pending / (Deployed|StateRead)": (
-        "a checkpoint needs all regions to run, so all slots have opened theirs"
+    r"[A-Z]+ (pending|publishing) / (Deployed|StateRead)": (
+        "a checkpoint needs all regions to run, so all slots have opened theirs, and nothing is "
+        "deployed before its publication is settled"
     ),
     r"CREATED / (?!Register|SlotHeartbeat|LineEnded|SlotJobEnded).*": (
         "nothing was deployed that could say this"

@@ -206,15 +206,16 @@ class _Sent:
         return self._frames.pop(0)
 
 
+class _Recorder:
+    def __init__(self) -> None:
+        self.frames: list[Cargo] = []
+
+    def send(self, kind: Frame, *parts: bytes) -> None:
+        self.frames.append((kind, b"".join(parts)))
+
+
 def _encoded(answer: UnitAnswer | Stale) -> list[Cargo]:
-    class Recorder:
-        frames: list[Cargo] = []  # noqa: RUF012
-
-        def send(self, kind: Frame, *parts: bytes) -> None:
-            self.frames.append((kind, b"".join(parts)))
-
-    recorder: Any = Recorder()
-    recorder.frames = []
+    recorder: Any = _Recorder()
     if isinstance(answer, UnitAnswer):
         _send_answer(recorder, answer)
     else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +20,7 @@ from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current
-from tests.sim.cluster import SlotProcess
+from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
@@ -57,6 +59,14 @@ BANKS: dict[str, type[Bank]] = {
     "postgres": postgres.Postgres,
 }
 """Behind the sinks, those that are not plain ones."""
+_fields_of = cache(dataclasses.fields)
+
+
+def _fields(value: Any) -> Any:
+    """Pickling asks for the fields of every dataclass, again and again."""
+    return _fields_of(value if isinstance(value, type) else type(value))
+
+
 QUIET_SECONDS = 400.0
 """How long a job may take to end after the last fault."""
 _CALLS = {
@@ -172,7 +182,9 @@ class World:
             stack.callback(self.close)
             for place, name, played in (
                 (filesystem, "LocalStore", self.bucket.open),
+                (dataclasses, "fields", _fields),
                 (slot_host, "unpack", unpack),
+                (slot_host, "_memory", lambda: None),
                 (part_files, "resolve", resolve),
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
                 (restored_state, "_REPORTED_BYTES", 64),
@@ -219,10 +231,11 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """All slots end with the job, at the latest with their lease."""
-        until = self.sim.now + 4 * LEASE_SECONDS
+        """All slots end with the job, at the latest with their lease and what they close."""
+        seconds = 4 * LEASE_SECONDS + CLOSING_SECONDS
+        until = self.sim.now + seconds
         left = [slot for slot in self.slots if slot.is_alive]
-        self.sim.later(4 * LEASE_SECONDS, "--- the end", lambda: None)
+        self.sim.later(seconds, "--- the end", lambda: None)
         self.sim.run_while(lambda: self.sim.now < until and any(s.is_alive for s in left))
         for slot in left:
             if slot.is_alive and slot.has_been_accepted:
@@ -514,15 +527,17 @@ class World:
             self._troubles.user_fails -= 1
             raise ValueError(USER_FAILURE)
 
-    @contextmanager
     def outside(
         self, where: str, what: str, kind: str, failure: Exception, *, acts: bool = False
-    ) -> Iterator[None]:
+    ) -> _Call:
         """A call that leaves the process; it may fail, with or without effect."""
+        return _Call(self, where, what, kind, failure, acts)
+
+    def leaves(self, where: str, what: str, kind: str, failure: Exception, acts: bool) -> bool:
+        """Called before it takes effect. Whether it fails afterwards."""
         sim, process = self.sim, self.sim.current
         if process is None:
-            yield
-            return
+            return False
         if process.is_dying or not process.is_alive:
             raise Killed
         if sim.trace is not None:
@@ -537,9 +552,7 @@ class World:
         is_late = fails and sim.chance(0.5)
         if fails and not is_late:
             raise failure
-        yield
-        if fails:
-            raise failure
+        return fails
 
     def lost(self, process: SlotProcess) -> None:
         for bank in self.banks:
@@ -554,6 +567,21 @@ class World:
         state += " publishing" if pending.is_publishing else " pending" if pending._pending else ""
         name = type(getattr(event, "message", event)).__name__
         self.coverage[state, name, self._last_fault] += 1
+
+
+class _Call:
+    """A context manager: what happens in it is the effect of the call."""
+
+    def __init__(self, world: World, *call: Any) -> None:
+        self._world, self._call = world, call
+        self._fails = False
+
+    def __enter__(self) -> None:
+        self._fails = self._world.leaves(*self._call)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._fails and error is None:
+            raise self._call[3]
 
 
 def _answered(order: SnapshotOrder) -> bool:

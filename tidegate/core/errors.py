@@ -589,6 +589,11 @@ class JobStopped(UserError):
 
     def said(self) -> str:
         directory, savepoint, note = self.args
+        if not note:
+            return (
+                f"the job in {directory} has ended while this driver started: start the job again "
+                "to run it from its beginning"
+            )
         if not savepoint:
             return (
                 f"the job in {directory} has ended, and its driver died before it had deleted the "

@@ -128,8 +128,7 @@ class Alignment(Generic[C]):
 
     def ended(self, channel: C) -> list[Ruling[C]]:
         """Handle the end of a channel: it owes no barriers from here on."""
-        if self._highest.pop(channel, None) is None:
-            return []
+        del self._highest[channel]
         rulings: list[Ruling[C]] = []
         for number in self.logged_by(channel):
             rulings += self._arrived_at_log(channel, number)

@@ -1,12 +1,12 @@
 import pytest
 
 from tidegate.core.modes import CheckpointingMode
-from tidegate.protocol.alignment import Alignment, Block, Complete, Release
+from tidegate.protocol.alignment import Abort, Alignment, Block, Complete, Release
 from tidegate.stream.elements import Barrier
 
 
-def barrier(number, mode=CheckpointingMode.EXACTLY_ONCE):
-    return Barrier(number, 0.0, mode=mode)
+def barrier(number, mode=CheckpointingMode.EXACTLY_ONCE, *, is_unaligned=False):
+    return Barrier(number, 0.0, mode=mode, is_unaligned=is_unaligned)
 
 
 @pytest.fixture
@@ -44,3 +44,19 @@ def test_a_channel_that_has_ended_is_never_blocked(alignment):
     assert alignment.barrier("a", barrier(1), 0.0) == []
     assert alignment.barrier("b", barrier(1), 1.0) == [Block("b")]
     assert alignment.barrier("c", barrier(1), 2.0) == [Complete(barrier(1), 0.0), Release(("b",))]
+
+
+def test_a_channel_that_ends_after_its_barrier_keeps_the_others_owed(alignment):
+    loose = barrier(1, CheckpointingMode.AT_LEAST_ONCE)
+    assert alignment.barrier("a", loose, 0.0) == []
+    assert alignment.ended("a") == []
+    assert alignment.barrier("b", loose, 1.0) == []
+    assert alignment.barrier("c", loose, 2.0) == [Complete(loose, 0.0)]
+
+
+def test_a_log_that_misses_its_barrier_is_aborted(alignment):
+    first, second = (barrier(n, is_unaligned=True) for n in (1, 2))
+    assert alignment.barrier("a", first, 0.0) == [Complete(first, 0.0, frozenset("bc"))]
+    aborted = alignment.barrier("b", second, 1.0)[0]
+    assert aborted == Abort(1, "channel b brought 2 before it")
+    assert alignment.logged_by("c") == [2]

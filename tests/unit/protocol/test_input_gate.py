@@ -283,3 +283,8 @@ def test_what_is_logged_stays_as_it_came_while_it_is_processed(gate):
     [logged] = gate.feed(B, unaligned, 0.0)
     assert isinstance(logged, InFlight)
     assert [found.records for _, found in logged.elements] == [[{"n": 1}]]
+
+
+def test_event_time_does_not_move_on_a_channel_that_has_ended(gate):
+    gate.feed(A, EndOfInput(), 0.0)
+    assert gate.feed(A, Watermark(7), 0.0) == []

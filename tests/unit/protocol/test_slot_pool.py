@@ -195,3 +195,9 @@ def test_a_process_of_an_ended_job_is_not_mistaken_for_one_of_the_next(pool):
     reason = "a newer process serves, or will serve, the slot"
     assert pool.registered(late, 0.05) == [Dismiss(late, reason)]
     assert pool.tick(0.1) == [Launch(0, 2)]
+
+
+def test_the_end_of_a_spark_job_counts_once(pool):
+    pool.job_ended(0, 0.0)
+    assert pool.job_ended(0, 0.0) == []
+    assert [each.failed_starts for each in pool.missing()] == [1]

@@ -15,6 +15,7 @@ from tidegate.core.checkpoint_settings import LATEST, CheckpointSettings
 from tidegate.core.errors import (
     ConfigError,
     CorruptCheckpoint,
+    JobStopped,
     NoCheckpoint,
     TidegateError,
     UnsupportedFormat,
@@ -63,6 +64,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     job_id = new_job_id()
     origins: tuple[Checkpoint, ...] = ()
     damaged: tuple[Unreadable, ...] = ()
+    resumes = False
     if path == LATEST:
         if settings.directory is None:
             raise ConfigError(
@@ -82,12 +84,16 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
         elif directory is None:
             origins, damaged = _origins(below(settings.directory, found.metadata.job_id))
         else:
-            job_id = found.metadata.job_id
+            job_id, resumes = found.metadata.job_id, True
     elif path is not None:
         origins, damaged = _origins(path)
     if directory is None:
         return _home(job_id, MemoryCheckpointStore(), origins, damaged)
     store = CheckpointStore(open_store(below(directory, job_id)), job_name)
+    if resumes and not store.highest_id:
+        # The job has ended since its checkpoint was found, and its driver has removed everything.
+        store.remove_if_empty()
+        raise JobStopped(shown(store.directory), "", "")
     store.clean_leftovers()
     return _home(job_id, store, origins, damaged)
 

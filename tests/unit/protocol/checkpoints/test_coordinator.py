@@ -196,6 +196,44 @@ def test_a_newer_checkpoint_that_completes_subsumes_the_older_one():
     assert aborted == NotifyAborted(1, "checkpoint 2 completed before it")
 
 
+def test_a_newer_checkpoint_does_not_abort_an_older_one_that_is_being_published():
+    subject = coordinator(max_concurrent=2)
+    trigger(subject, 10.0)
+    trigger(subject, 20.0)
+    acknowledge_all(subject, 1)
+    (publish,) = acknowledge_all(subject, 2)
+    assert subject.published(publish.checkpoint, 21.0, RUNNING) == [
+        NotifyComplete(publish.checkpoint)
+    ]
+    assert subject.is_publishing
+
+
+def test_what_is_being_published_is_not_declined():
+    subject = coordinator()
+    trigger(subject, 10.0)
+    acknowledge_all(subject, 1)
+    assert subject.declined(decline(1, EVERYBODY[1]), 11.0) == []
+    assert subject.is_publishing
+
+
+def test_a_checkpoint_that_is_already_aborted_is_not_aborted_again_by_the_store():
+    subject = coordinator()
+    trigger(subject, 10.0)
+    subject.region_failed(11.0)
+    assert subject.not_begun(CheckpointId(1), LOST, 12.0) == []
+
+
+def test_only_the_latest_aborted_checkpoints_are_remembered():
+    subject = coordinator(tolerable_failures=10**6)
+    for number in range(1, 1002):
+        trigger(subject, 10.0 * number)
+        subject.region_failed(10.0 * number)
+    assert subject.acknowledged(ack(1, EVERYBODY[0]), 0.0) == []
+    assert subject.acknowledged(ack(2, EVERYBODY[0]), 0.0) == [
+        Abandon(2, wrote(2, EVERYBODY[0]), is_whole=True)
+    ]
+
+
 def test_a_failed_region_aborts_what_is_not_being_published():
     subject = coordinator(max_concurrent=2)
     trigger(subject, 10.0)

@@ -5,7 +5,7 @@ import pytest
 from tests.programs import collected, graph_of, keyed, mapped, read
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
-from tidegate.core.errors import StateMisuse
+from tidegate.core.errors import InternalError, StateMisuse
 from tidegate.driver.upgrade_plan import plan_upgrade
 from tidegate.graph.exchanges import exchanges_of
 from tidegate.protocol.checkpoints.restore_orders import (
@@ -174,6 +174,17 @@ def test_a_source_that_had_ended_carries_its_own_part_of_a_union_list_and_others
         for v, key in zip(graph.vertices, (source, sink), strict=True)
     ]
     assert found == [[[0, 1], [1]], [[0, 1], [0, 1]]]
+
+
+def test_operator_state_that_lists_no_states_is_not_restored():
+    graph = job()
+    metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128)
+    key = graph.vertices[0].chain[0].operator_id
+    record = metadata.operators[key]
+    unlisted = replace(record.subtasks[0], operator=InlineBytes(b"state"))
+    operators = {**metadata.operators, key: replace(record, subtasks={0: unlisted})}
+    with pytest.raises(InternalError, match="lists no states"):
+        restore_orders(graph.pipelines[0], Checkpoint(replace(metadata, operators=operators), None))
 
 
 def with_records_in_flight(graph):

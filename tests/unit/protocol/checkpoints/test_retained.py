@@ -90,3 +90,10 @@ def test_an_unreadable_checkpoint_is_never_gone_back_to():
     assert retained.restore_point == completed(4)
     retained.drop(4)
     assert retained.restore_point is None
+
+
+def test_a_checkpoint_that_is_not_kept_cannot_be_dropped():
+    retained = RetainedCheckpoints(1)
+    keep(retained, completed(1))
+    retained.drop(2)
+    assert retained.restore_point == completed(1)

@@ -1,0 +1,50 @@
+"""Where a job that resumes finds its checkpoints."""
+
+import shutil
+from datetime import timedelta
+
+import pytest
+
+from tests.checkpoint_store_contract import metadata_of, take
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.errors import JobStopped
+from tidegate.driver.checkpoints import home
+from tidegate.storage.local import LocalStore
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """The directory of a job with one checkpoint."""
+    directory = tmp_path / metadata_of(1).job_id
+    blobs = LocalStore(directory)
+    take(CheckpointStore(blobs, "job"), blobs, 1)
+    return directory
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return CheckpointSettings(
+        interval=timedelta(seconds=1), directory=str(tmp_path), restore_path="latest"
+    )
+
+
+def test_a_job_resumes_in_its_directory(directory, settings):
+    found = home.open_home("job", settings)
+    assert [each.checkpoint_id for each in found.retained] == [1]
+    assert found.directory == str(directory)
+
+
+def test_a_job_that_ends_while_another_driver_starts_does_not_run_again(
+    directory, settings, monkeypatch
+):
+    def found_too_early(*args, **kwargs):
+        found = find_latest(*args, **kwargs)
+        shutil.rmtree(directory)
+        return found
+
+    find_latest = home.find_latest
+    monkeypatch.setattr(home, "find_latest", found_too_early)
+    with pytest.raises(JobStopped, match="has ended while this driver started"):
+        home.open_home("job", settings)
+    assert not directory.exists()
