@@ -94,7 +94,7 @@ def decode(
         position = start + length
         payload = view[start:position]
         if kind == _TIMESTAMPS:
-            timestamps = np.frombuffer(_aligned(payload), dtype="<i8")
+            timestamps = np.frombuffer(memoryview(_aligned(payload)), dtype="<i8")
         elif kind == _CONTROL:
             yield pickle.loads(payload)
         else:
