@@ -73,6 +73,8 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
                 "set execution.checkpointing.dir to the checkpoint directory of the last run",
             )
         base = open_store(settings.directory)
+        # It is found first, because it may end and remove its checkpoints.
+        begun = find_begun(base, job_name)
         found = find_latest(base, job_name=job_name)
         if found is None:
             _log.warning(
@@ -80,7 +82,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
                 job_name,
                 shown(settings.directory),
             )
-            job_id = find_begun(base, job_name) or job_id
+            job_id, resumes = begun or job_id, begun is not None
         elif directory is None:
             origins, damaged = _origins(below(settings.directory, found.metadata.job_id))
         else:
@@ -90,8 +92,8 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     if directory is None:
         return _home(job_id, MemoryCheckpointStore(), origins, damaged)
     store = CheckpointStore(open_store(below(directory, job_id)), job_name)
-    if resumes and not store.highest_id:
-        # The job has ended since its checkpoint was found, and its driver has removed everything.
+    if resumes and store.ownership.epoch == 1 and not store.highest_id:
+        # The job has ended since it was found, and its driver has removed everything.
         store.remove_if_empty()
         raise JobStopped(shown(store.directory), "", "")
     store.clean_leftovers()

@@ -48,3 +48,24 @@ def test_a_job_that_ends_while_another_driver_starts_does_not_run_again(
     with pytest.raises(JobStopped, match="has ended while this driver started"):
         home.open_home("job", settings)
     assert not directory.exists()
+
+
+def test_a_job_whose_checkpoints_are_removed_while_another_driver_starts_does_not_run_again(
+    directory, settings, monkeypatch
+):
+    """It has ended: its owner was still there, but no checkpoint."""
+
+    def found_too_late(*args, **kwargs):
+        shutil.rmtree(directory)
+        return find_latest(*args, **kwargs)
+
+    find_latest = home.find_latest
+    monkeypatch.setattr(home, "find_latest", found_too_late)
+    with pytest.raises(JobStopped, match="has ended while this driver started"):
+        home.open_home("job", settings)
+    assert not directory.exists()
+
+
+def test_a_job_without_checkpoints_continues_under_its_id(tmp_path, settings):
+    CheckpointStore(LocalStore(tmp_path / "begun"), "job")
+    assert home.open_home("job", settings).job_id == "begun"
