@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EPOCH = 1_000_000.0
 LAST_EVENT = 50_000
-DEEPEST = 3
+DEEPEST = 6
 """How many processes can be interrupted at the same time."""
 
 
