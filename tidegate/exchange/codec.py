@@ -26,7 +26,6 @@ from tidegate.types.privacy import ATOMIC
 
 Bytes = bytes | memoryview
 _PREFIX = struct.Struct(">BQ")
-_ALIGNMENT = 8
 _COLUMNS, _COLUMNS_WITH_SCHEMA, _RECORDS, _CONTROL, _TIMESTAMPS = range(5)
 
 
@@ -94,7 +93,7 @@ def decode(
         position = start + length
         payload = view[start:position]
         if kind == _TIMESTAMPS:
-            timestamps = np.frombuffer(memoryview(_aligned(payload)), dtype="<i8")
+            timestamps = np.frombuffer(payload, dtype="<i8")
         elif kind == _CONTROL:
             yield pickle.loads(payload)
         else:
@@ -115,20 +114,14 @@ def _decode_batch(
         records, is_inert = unpickler.load(), unpickler.is_inert
     elif kind == _COLUMNS:
         assert format is not None
-        columns = pa.ipc.read_record_batch(_aligned(payload), format.schema)
+        columns = pa.ipc.read_record_batch(pa.py_buffer(payload), format.schema)
     elif kind == _COLUMNS_WITH_SCHEMA:
-        columns = pa.ipc.open_stream(_aligned(payload)).read_next_batch()
+        columns = pa.ipc.open_stream(pa.py_buffer(payload)).read_next_batch()
     else:
         raise InternalError(f"a packet contains an element of the unknown kind {kind}")
     return Batch(
         columns=columns, records=records, format=format, timestamps=timestamps, is_inert=is_inert
     )
-
-
-def _aligned(payload: memoryview) -> pa.Buffer:
-    """The payload at an address that suits its numbers: elsewhere, using them costs far more."""
-    buffer = pa.py_buffer(payload)
-    return buffer if buffer.address % _ALIGNMENT == 0 else pa.py_buffer(bytes(payload))
 
 
 class _Unpickler(pickle.Unpickler):
