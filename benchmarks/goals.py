@@ -59,15 +59,14 @@ Goal = RatioGoal | LimitGoal
 
 BYTEWAX = ("bytewax", "bytewax-large-batches")
 SPARK_PYTHON = ("spark-tws-rows", "spark-tws-pandas")
-A_THIRD = 1 / 3
 
 RATIO_GOALS: Sequence[RatioGoal] = (
     RatioGoal(Case(Workload.SUM, FEW), ("flink-sql",), 2),
     RatioGoal(Case(Workload.SUM, FEW), ("spark-native",), 1),
-    RatioGoal(Case(Workload.SUM, FEW), ("polars",), A_THIRD),
+    RatioGoal(Case(Workload.SUM, FEW), ("polars",), 0.75),
     RatioGoal(Case(Workload.SUM, MANY), ("flink-sql",), 3),
     RatioGoal(Case(Workload.SUM, MANY), ("spark-native",), 10),
-    RatioGoal(Case(Workload.SUM, MANY), ("polars",), A_THIRD),
+    RatioGoal(Case(Workload.SUM, MANY), ("polars",), 1),
     RatioGoal(Case(Workload.FUNCTION, FEW), ("bytewax",), 2),
     RatioGoal(Case(Workload.FUNCTION, FEW), SPARK_PYTHON, 8),
     RatioGoal(Case(Workload.FUNCTION, MANY), BYTEWAX, 15),
@@ -96,7 +95,7 @@ RATIO_GOALS = (
 )
 
 LIMIT_GOALS: Sequence[LimitGoal] = (
-    LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 1_000, "MB"),
+    LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 700, "MB"),
     LimitGoal(Case(Workload.FLOOR, FEW), "step_p50_ms", 100, "ms"),
     *(
         LimitGoal(Case(Workload.SLIDING, keys), "tumbling_over_sliding", 2, "x")
