@@ -367,21 +367,23 @@ class _Uses(ast.NodeVisitor):
         return tuple(name for name in states if _is_list(own.get(name)))
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        call = _state_call(node.value, self._me)
-        self._visit_call(call, node.value)
+        self._use(_state_call(node.value, self._me), node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
         call = _state_call(node, self._me)
         # Elsewhere, the loop would need the value of an assignment.
-        self._visit_call(call if call is not None and call[1] == "value" else None, node)
+        self._use(call if call is not None and call[1] == "value" else None, node)
 
-    def _visit_call(self, call: tuple[str, str, list[ast.expr]] | None, node: ast.expr) -> None:
-        if call is None:
-            self.generic_visit(node) if isinstance(node, ast.Call) else self.visit(node)
-            return
-        self.states.add(call[0])
-        for argument in call[2]:
-            self.visit(argument)
+    def _use(self, call: tuple[str, str, list[ast.expr]] | None, node: ast.expr) -> None:
+        if call is not None:
+            state, _, arguments = call
+            self.states.add(state)
+            for argument in arguments:
+                self.visit(argument)
+        elif isinstance(node, ast.Call):
+            self.generic_visit(node)
+        else:
+            self.visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if isinstance(node.value, ast.Name) and node.value.id == self._me:
