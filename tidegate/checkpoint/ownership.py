@@ -21,6 +21,11 @@ class Ownership:
     epoch: int
     proof: bytes
 
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody has owned the directory before, or all files of its owners are gone."""
+        return self.epoch == 1
+
     @classmethod
     def claim(cls, store: BlobStore, job_name: str = "") -> tuple[Ownership, list[str]]:
         """Take over a directory from its current owner; also returns its contents.

@@ -92,7 +92,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     if directory is None:
         return _home(job_id, MemoryCheckpointStore(), origins, damaged)
     store = CheckpointStore(open_store(below(directory, job_id)), job_name)
-    if resumes and store.ownership.epoch == 1 and not store.highest_id:
+    if resumes and store.ownership.is_first and not store.highest_id:
         # The job has ended since it was found, and its driver has removed everything.
         store.remove_if_empty()
         raise JobStopped(shown(store.directory), "", "")
