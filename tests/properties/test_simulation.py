@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 from itertools import count
 from pathlib import Path
 
@@ -53,6 +55,25 @@ def test_every_schedule_goes_well():
 )
 def test_a_schedule_that_once_went_wrong_goes_well(seed, wish):
     assert outcome_of(Plan.draw(seed, wish))[0] is None
+
+
+def test_threads_outside_of_the_world_have_real_time():
+    """Those of a Spark session, for instance, that other tests of this process have used."""
+    slept, is_over = [], threading.Event()
+
+    def sleep():
+        while not is_over.is_set():
+            begun = time.perf_counter()
+            time.sleep(0.001)
+            slept.append(time.perf_counter() - begun)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    wrong, _ = outcome_of(Plan.draw(5))
+    is_over.set()
+    thread.join()
+    assert wrong is None
+    assert min(slept) >= 0.001
 
 
 @pytest.mark.slow

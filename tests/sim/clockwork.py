@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 import secrets
+import threading
 import time
 import uuid
 from collections import Counter, deque
@@ -215,8 +216,18 @@ class Simulation:
                 (secrets, "randbits", self.rnd.getrandbits),
                 (uuid, "uuid4", lambda: uuid.UUID(self.token(16))),
             ):
-                patches.enter_context(patch.object(place, name, played))
+                patches.enter_context(patch.object(place, name, here(played, getattr(place, name))))
             yield
+
+
+def here(played: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    """What is played in this thread only: threads that other tests left behind are no part of the world."""
+    this = threading.get_ident()
+
+    def call(*arguments: Any) -> Any:
+        return (played if threading.get_ident() == this else real)(*arguments)
+
+    return call
 
 
 class SimulatedWorkers:

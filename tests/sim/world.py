@@ -19,7 +19,7 @@ import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule,
 from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
-from tests.sim.clockwork import Killed, Simulation, Wrong, current
+from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
@@ -202,7 +202,7 @@ class World:
                 (_LinesOfJob, "serve_pump", self.checks.served(_LinesOfJob.serve_pump)),
                 (job_master, "random", chance),
                 (fault_points, "_orders", SimpleNamespace(claim=self._passes)),
-                (time, "sleep", kafka_clients.sleep),
+                (time, "sleep", here(kafka_clients.sleep, time.sleep)),
                 *kafka_clients.PATCHES,
                 *postgres.PATCHES,
             ):
