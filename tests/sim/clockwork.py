@@ -221,7 +221,7 @@ class Simulation:
 
 
 def here(played: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-    """Played in this thread alone: threads that other tests left behind are outside of the world."""
+    """Played in this thread alone; threads that other tests left behind are not of this world."""
     this = threading.get_ident()
 
     def call(*arguments: Any) -> Any:
