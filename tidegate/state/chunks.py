@@ -58,8 +58,7 @@ def table_chunks(
         kept = np.flatnonzero(wanted if present is None else wanted & present)
         if len(kept):
             places = part.places[kept].astype(np.intp)
-            runs = runs_of(part.groups[kept])
-            yield chunk_of(state, runs, keys.stored(places), _taken(chosen, kept))
+            yield chunk_of(state, part.runs_of(kept), keys.stored(places), _taken(chosen, kept))
 
 
 def timer_chunks(

@@ -35,7 +35,9 @@ def from_bytes(raw: bytes) -> pa.RecordBatch:
 
 def repeated(value: int, count: int) -> pa.Array[Any]:
     """A column of one value, which takes no space; `from_bytes` spells it out."""
-    return pa.RunEndEncodedArray.from_arrays(pa.array([count], pa.int32()), pa.array([value]))
+    return pa.RunEndEncodedArray.from_arrays(
+        pa.array([count], pa.int32()), pa.array([value], pa.int64())
+    )
 
 
 class ColumnStore:

@@ -66,6 +66,12 @@ class Accumulator(ABC):
     def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         """Combine one value into each of the places."""
 
+    def merged(self, values: Arrays, others: Arrays) -> Arrays:
+        """New arrays that combine two values for each place."""
+        merged = [array.copy() for array in values]
+        self.merge(merged, slice(None), others)
+        return merged
+
     def keep(self, values: Arrays, columns: Columns) -> Arrays:
         """The values of records in a form that outlives the batch with these columns."""
         return values
@@ -116,6 +122,11 @@ class _Combined(Accumulator):
                     function(array[places], value, out=array[places])
                 else:
                     array[places] = function(array[places], value)
+
+    def merged(self, values: Arrays, others: Arrays) -> Arrays:
+        with np.errstate(invalid="ignore", over="ignore"):
+            parts = zip(self.functions, values, others, strict=True)
+            return [function(value, other) for function, value, other in parts]
 
 
 class Presence(_Combined):
@@ -193,9 +204,13 @@ class Sum(_Combined):
         before = into[0][places].copy() if self.is_strained else None
         super().merge(into, places, values)
         if before is not None:
-            # The sign of a sum differs from those of both its parts only if it wrapped around.
-            after = into[0][places]
-            self._refuse(((after ^ before) & (after ^ values[0])) < 0)
+            self._check(into[0][places], before, values[0])
+
+    def merged(self, values: Arrays, others: Arrays) -> Arrays:
+        merged = super().merged(values, others)
+        if self.is_strained:
+            self._check(merged[0], values[0], others[0])
+        return merged
 
     def restored(self, columns: Columns) -> Arrays:
         values = super().restored(columns)
@@ -211,6 +226,10 @@ class Sum(_Combined):
     def relax(self, living: Sequence[Array]) -> None:
         """Recompute the bound from all current sums, any of which may be added up."""
         self._reach = sum(map(_magnitude, living))
+
+    def _check(self, sums: Array, values: Array, others: Array) -> None:
+        # The sign of a sum differs from those of both its parts only if it wrapped around.
+        self._refuse(((sums ^ values) & (sums ^ others)) < 0)
 
     def _refuse(self, wrapped: Array) -> None:
         if wrapped.any():
@@ -524,6 +543,10 @@ class Accumulators:
     def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         for part, span in zip(self.parts, self._spans, strict=True):
             part.merge(into[span], places, values[span])
+
+    def merged(self, values: Arrays, others: Arrays) -> Arrays:
+        parts = zip(self.parts, self._spans, strict=True)
+        return [array for part, span in parts for array in part.merged(values[span], others[span])]
 
     def relax(self, living: Callable[[], Sequence[Arrays]]) -> None:
         """Check all current sums if they might exceed 64 bits."""

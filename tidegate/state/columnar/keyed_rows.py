@@ -103,7 +103,7 @@ class FrozenRows(FrozenState):
                 yield _Part(part.keys, places, part.runs)
             elif len(found):
                 keys = [column.take(found) for column in part.keys]
-                yield _Part(keys, places.take(found), runs_of(part.groups[found]))
+                yield _Part(keys, places.take(found), part.runs_of(found))
 
     def _sorted(self, keys: Places, key_groups: KeyGroupRange | None) -> Iterator[_Part]:
         """Parts of rows, sorted by key group."""

@@ -33,6 +33,13 @@ class OrderedKeys(NamedTuple, Generic[T]):
         numbers, counts = zip(*self.runs, strict=True)
         return np.repeat(np.array(numbers, np.uint16), counts)
 
+    def runs_of(self, chosen: Places) -> Runs:
+        """The runs of some of the entries, given by their positions, ascending."""
+        groups, counts = zip(*self.runs, strict=True)
+        ends = np.searchsorted(chosen, np.cumsum(counts))
+        found = np.diff(ends, prepend=0).tolist()
+        return tuple((group, count) for group, count in zip(groups, found, strict=True) if count)
+
     def are_all_of(self, key_groups: KeyGroupRange | None) -> bool:
         """Whether all keys belong to these key groups; by default, to any."""
         return key_groups is None or (

@@ -220,7 +220,15 @@ class SliceTable(WindowTable):
     def _taken(self, number: int, dense: Arrays, stored: Stored, places: Places) -> Columns:
         bounds = self._slicing.slice_start(number), self._slicing.slice_end(number)
         times = [repeated(each, len(places)) for each in bounds]
-        return [*times, *stored([array.take(places) for array in dense])]
+        all_true = np.ones(len(places), np.bool_)
+        present, *others = dense
+        taken = [
+            all_true
+            if array.dtype == np.bool_ and np.array_equal(array, present)
+            else array.take(places)
+            for array in others
+        ]
+        return [*times, *stored([all_true, *taken])]
 
     def _joined(self, slices: Sequence[tuple[int, SliceEntries]], stored: Stored) -> WindowRows:
         counts = [len(each) for _, each in slices]

@@ -102,6 +102,14 @@ class Slice:
         ]
         return reduced(self._accumulators, rows, values)
 
+    def merged_with(self, places: Arrays) -> Arrays:
+        """New places of all keys that combine its values with others."""
+        if self._dense is not None and len(self._dense[0]) == len(places[0]):
+            return self._accumulators.merged(places, self._dense)
+        merged = [array.copy() for array in places]
+        self.merge_into(merged)
+        return merged
+
     def merge_into(self, places: Arrays) -> None:
         """Merge its values into places of all keys."""
         if self._dense is not None:
@@ -114,7 +122,10 @@ class Slice:
         if self._dense is None:
             self._runs = [self._joined()]
             return self._runs[0]
-        return entries_of(self._dense)
+        found = entries_of(self._dense)
+        if found.values[0] is self._dense[0]:
+            return SliceEntries(found.rows, [array.copy() for array in found.values])
+        return found
 
     def at(self, rows: Places) -> Arrays:
         """The values of keys; initial values where there are none."""
@@ -163,10 +174,10 @@ def reduced(
 
 
 def entries_of(places: Arrays) -> SliceEntries:
-    """The entries present among places of all keys."""
+    """The entries present among places of all keys: the places themselves if all are present."""
     rows = np.flatnonzero(places[0])
     if len(rows) == len(places[0]):
-        return SliceEntries(rows, [array.copy() for array in places])
+        return SliceEntries(rows, places)
     return SliceEntries(rows, [array.take(rows) for array in places])
 
 
@@ -194,15 +205,13 @@ class SlidingRun:
         self._added = accumulators.empty(0)
 
     def combined(self, first: int, end: int) -> Arrays:
-        """Places of all keys with the values of the slices from `first` up to `end`."""
+        """New places of all keys with the values of the slices from `first` up to `end`."""
         if not self._begins or first < min(self._begins) or first >= self._middle:
             self._turn(first, end)
         for number in range(self._end, end):
             self._merge(number, self._added)
         self._end = max(self._end, end)
-        combined = [array.copy() for array in self._from(first)]
-        self._accumulators.merge(combined, slice(None), self._added)
-        return combined
+        return self._accumulators.merged(self._from(first), self._added)
 
     def late(self, number: int, entries: SliceEntries) -> None:
         """Add late entries to a slice that was already combined."""
@@ -222,6 +231,10 @@ class SlidingRun:
         found = self._find(number)
         if found is not None:
             found.merge_into(places)
+
+    def _merged(self, number: int, places: Arrays) -> Arrays:
+        found = self._find(number)
+        return [array.copy() for array in places] if found is None else found.merged_with(places)
 
     def _turn(self, first: int, end: int) -> None:
         self._middle = self._end = end
@@ -244,9 +257,8 @@ class SlidingRun:
             stop = min((n for n in self._begins if n > first), default=self._middle)
             running = self._accumulators.empty(self._capacity)
             if stop < self._middle:
-                running = [array.copy() for array in self._begins[stop]]
+                running = self._begins[stop]
             self._within = {}
             for number in range(stop - 1, first - 1, -1):
-                self._merge(number, running)
-                self._within[number] = [array.copy() for array in running]
+                running = self._within[number] = self._merged(number, running)
         return self._within[first]
