@@ -147,6 +147,7 @@ def small_limits(monkeypatch):
     """Small limits, so that few keys behave like many."""
     monkeypatch.setattr(table, "_FEWEST_KEYS", 2)
     monkeypatch.setattr(slices, "_MOST_RUNS", 2)
+    monkeypatch.setattr(slices, "_DENSE_SHARE", slices._DENSE_SHARE)  # tests set it themselves
     monkeypatch.setattr(accumulators, "_SPARE_RECORDS", 2)
     monkeypatch.setattr(combining, "_MOST_KEYS", 4)
     monkeypatch.setattr(combining, "_TRIAL", 8)

@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -719,14 +719,13 @@ class JobMaster:
                 self._refuse(order)
 
     def _release_everything(self) -> None:
-        self._exchange.end_steps()
-        self._slots.shut_down()
-        try:
+        with ExitStack() as releases:  # the last one first, and all of them even if some fail
+            releases.callback(self.checkpoints.close, self._final_status)
+            releases.callback(self._cluster.close)
             for driver in self._drivers.values():
-                driver.close()
-        finally:
-            self._cluster.close()
-            self.checkpoints.close(self._final_status)
+                releases.callback(driver.close)
+            releases.callback(self._slots.shut_down)
+            releases.callback(self._exchange.end_steps)
 
     @property
     def _final_status(self) -> JobStatus:

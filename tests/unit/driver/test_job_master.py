@@ -454,6 +454,24 @@ def test_callers_get_the_result_even_if_something_cannot_be_released(start):
     assert start(exchanged(read([1])), cluster=Unclosable()).result() is None
 
 
+class Unendable(MiniCluster):
+    is_closed = False
+
+    def end_steps(self):
+        super().end_steps()
+        raise RuntimeError("Spark is gone")
+
+    def close(self):
+        super().close()
+        self.is_closed = True
+
+
+def test_what_cannot_be_released_keeps_nothing_else(start):
+    cluster = Unendable()
+    start(exchanged(read([1])), cluster=cluster).result()
+    assert cluster.is_closed
+
+
 class Unstartable(MiniCluster):
     def start(self, post):
         raise RuntimeError("no network")

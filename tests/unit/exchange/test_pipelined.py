@@ -1,10 +1,13 @@
 """The driver's side of an endless job, without Spark."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+
 import pytest
 
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address
-from tidegate.exchange.contract import StepCanceled
+from tidegate.exchange.contract import StepBroken, StepCanceled
 from tidegate.exchange.pipelined import exchange
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.protocol.messages import Attendance
@@ -13,19 +16,23 @@ from tidegate.protocol.messages import Attendance
 class ReadyLine:
     """Says once that it is ready."""
 
-    is_closed = is_read = False
+    is_read = is_other_end_gone = False
+
+    def __init__(self):
+        self.closed = threading.Event()
 
     def send(self, kind, *parts):
         pass
 
     def receive(self):
         if self.is_read:
+            self.closed.wait()
             raise LineClosed("there is no more")
         self.is_read = True
         return Frame.READY, bytearray()
 
     def close(self):
-        self.is_closed = True
+        self.closed.set()
 
 
 def test_a_job_that_is_canceled_while_it_dials_leaves_no_line_open(monkeypatch):
@@ -42,4 +49,24 @@ def test_a_job_that_is_canceled_while_it_dials_leaves_no_line_open(monkeypatch):
     monkeypatch.setattr(exchange, "dial", dial)
     with pytest.raises(StepCanceled):
         job.start(b"secret")
-    assert all(line.is_closed for line in lines)
+    assert all(line.closed.is_set() for line in lines)
+
+
+def test_a_job_can_end_while_its_pumps_start(monkeypatch):
+    job = exchange._EndlessJob(
+        None, "tag", Attendance(0, 1, 1, 1), (Address("localhost", 1),), True
+    )
+    with ThreadPoolExecutor() as pool:
+        ends = []
+
+        class Pumps(threading.Thread):
+            def start(self):
+                ends.append(pool.submit(job.end))
+                wait(ends, timeout=0.1)  # it has ended, or waits until this thread has started
+                super().start()
+
+        monkeypatch.setattr(exchange, "dial", lambda address, secret: ReadyLine())
+        monkeypatch.setattr(exchange, "InheritableThread", Pumps)
+        with pytest.raises(StepBroken):
+            job.start(b"secret")
+        ends[0].result()

@@ -166,14 +166,19 @@ class _EndlessJob:
             unreachable = _outcomes(answers.get())
             if self._is_pumped and not unreachable:
                 self._await(Frame.READY, answers.put)
-                self._thread = InheritableThread(
-                    target=self._run_pumps, args=(secret,), name=self._group, daemon=True
-                )
-                self._thread.start()
+                self._start_pumps(secret)
                 unreachable = _outcomes(answers.get())
         finally:
             limit.cancel()
         return unreachable
+
+    def _start_pumps(self, secret: bytes) -> None:
+        with self._lock:
+            if self._broken is None:
+                self._thread = InheritableThread(
+                    target=self._run_pumps, args=(secret,), name=self._group, daemon=True
+                )
+                self._thread.start()
 
     def run(self, order: bytes, answer: StepAnswer) -> None:
         """Run a step; a job that did not complete it runs no other."""
