@@ -46,7 +46,7 @@ from tidegate.driver import job_master
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_master import JobMaster
 from tidegate.exchange import choice, step_task
-from tidegate.exchange.pipelined import cargo, exchange
+from tidegate.exchange.pipelined import admission, cargo, exchange
 from tidegate.slot import outbox, restored_state, slot_host, step_server
 from tidegate.slot.pump_lines import _LinesOfJob
 from tidegate.storage import filesystem
@@ -196,7 +196,7 @@ class World:
                 (exchange, "threading", THREADING),
                 (exchange, "queue", QUEUE),
                 (exchange, "InheritableThread", SimulatedThread),
-                (exchange, "time", SimpleNamespace(monotonic=self.sim.monotonic, sleep=sleep)),
+                (admission, "time", SimpleNamespace(monotonic=self.sim.monotonic, sleep=sleep)),
                 (choice, "threading", THREADING),
                 (step_server, "queue", QUEUE),
                 (_LinesOfJob, "serve_pump", self.checks.served(_LinesOfJob.serve_pump)),

@@ -22,7 +22,7 @@ from tidegate.core.errors import UnsuitableSpark
 from tidegate.core.modes import ExchangeMode
 from tidegate.driver.launch import submit
 from tidegate.exchange.choice import create_exchange
-from tidegate.exchange.pipelined import exchange
+from tidegate.exchange.pipelined import exchange, self_test
 from tidegate.exchange.shuffle import ShuffleExchange
 from tidegate.state.keys.selection import select_key
 
@@ -95,3 +95,20 @@ def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):
     found, pumps = create_exchange(ExchangeMode.AUTO, context, lambda: 6, job, "job", b"secret")
     assert isinstance(found, ShuffleExchange) and pumps == 0
     assert "steps are Spark jobs, not pipelined: Spark has 6 task slots" in caplog.text
+
+
+def test_the_streaming_shuffle_is_tried_out_once(spark, caplog, monkeypatch):
+    caplog.set_level("INFO", "tidegate.spark")
+    context, job = spark.sparkContext, totals(1)
+    monkeypatch.setattr(self_test, "_passed", set())
+    monkeypatch.setattr(self_test, "_FRAMES", 5)
+    reason = "a test of the streaming shuffle failed: 4 of 5 frames arrived"
+    with pytest.raises(UnsuitableSpark, match=reason):
+        create_exchange(ExchangeMode.PIPELINED, context, lambda: 7, job, "job", b"secret")
+    (results,) = results_of(submit(totals(300), spark, settings_of()))
+    assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 301), {}))
+    assert f"steps are Spark jobs, not pipelined: {reason}" in caplog.text
+    monkeypatch.undo()
+    assert self_test.SelfTest(context).failure() is None
+    monkeypatch.setattr(self_test, "InheritableThread", None)  # it needs none any more
+    assert self_test.SelfTest(context).failure() is None

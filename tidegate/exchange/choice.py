@@ -22,6 +22,7 @@ from tidegate.exchange.pipelined.requirements import (
     pumps_for,
     task_slots_for,
 )
+from tidegate.exchange.pipelined.self_test import SelfTest
 from tidegate.exchange.shuffle import ShuffleExchange
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.protocol.messages import StepOutcome, StepRequest
@@ -39,6 +40,8 @@ _RULED_OUT: Final = {
 }
 _PRINTED: Final = "`tidegate doctor --spark-conf` prints the required settings"
 _WRITER: Final = "org.apache.spark.shuffle.streaming.StreamingShuffleWriter"
+_PIPELINED: Final = "steps travel over Spark's streaming shuffle"
+_NOT_PIPELINED: Final = "steps are Spark jobs, not pipelined: %s"
 _MOST_BREAKS: Final = 2
 """In a row."""
 _MOST_RECENT_BREAKS: Final = 10
@@ -63,16 +66,21 @@ def create_exchange(
     jobs = ShuffleExchange(context, job_id, secret)
     if mode is ExchangeMode.JOBS:
         return jobs, 0
-    obstacle = _obstacle(context, available, task_slots_for(graph))
+    pumps, is_forced = pumps_for(graph), mode is ExchangeMode.PIPELINED
+    obstacle = obstacle_to_pumps(context, available, task_slots_for(graph))
     if obstacle is None:
         _silence_writers(context)
-        _log.info("steps travel over Spark's streaming shuffle")
+        failure = SelfTest(context).failure if pumps else lambda: None
         fast = PipelinedExchange(context, job_id, secret)
-        is_forced = mode is ExchangeMode.PIPELINED
-        return fast if is_forced else FallbackExchange(fast, jobs), pumps_for(graph)
-    if mode is ExchangeMode.PIPELINED:
+        if not is_forced:
+            return FallbackExchange(fast, jobs, failure), pumps
+        obstacle = failure()
+        if obstacle is None:
+            _log.info(_PIPELINED)
+            return fast, pumps
+    if is_forced:
         raise UnsuitableSpark("tidegate.exchange", mode.value, obstacle)
-    _log.info("steps are Spark jobs, not pipelined: %s", obstacle)
+    _log.info(_NOT_PIPELINED, obstacle)
     return jobs, 0
 
 
@@ -84,8 +92,10 @@ def _silence_writers(context: SparkContext) -> None:
         log4j.core.config.Configurator.setLevel(_WRITER, log4j.Level.OFF)
 
 
-def _obstacle(context: SparkContext, available: Callable[[], int], needed: int) -> str | None:
-    """Why the fast exchange cannot be used, as text for the user."""
+def obstacle_to_pumps(
+    context: SparkContext, available: Callable[[], int], needed: int
+) -> str | None:
+    """Why the fast exchange cannot be tried at all, as text for the user."""
     conf = context.getConf()
     for key, reason in _RULED_OUT.items():
         if (conf.get(key) or "false").lower() == "true":
@@ -109,18 +119,24 @@ def _obstacle(context: SparkContext, available: Callable[[], int], needed: int) 
 
 
 class FallbackExchange:
-    """Uses the fast exchange until it breaks too often.
+    """Uses the fast exchange, unless it fails its test, until it breaks too often.
 
     That is: twice without completing a step of the same pipeline in between, several times within
     some minutes, or once for lack of room.
     """
 
     def __init__(
-        self, fast: Exchange, steady: Exchange, now: Callable[[], float] = time.monotonic
+        self,
+        fast: Exchange,
+        steady: Exchange,
+        test: Callable[[], str | None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fast = fast
         self._current, self._steady = fast, steady
         self._now = now
+        self._test: Callable[[], str | None] | None = test
+        self._testing = threading.Lock()
         self._in_a_row: dict[PipelineId, int] = {}
         self._recent: deque[float] = deque(maxlen=_MOST_RECENT_BREAKS)
         self._lock = threading.Lock()
@@ -138,11 +154,24 @@ class FallbackExchange:
             self._note(pipeline, outcome if isinstance(outcome, StepBroken) else None)
             answer(outcome)
 
+        self._wait_for_test()
         try:
             self._current.run_step(pipeline, request, slots, noted)
         except StepBroken as failure:
             self._note(pipeline, failure)
             raise
+
+    def _wait_for_test(self) -> None:
+        """The test runs while slots start; the first step waits for it."""
+        with self._testing:
+            if self._test is None:
+                return
+            failure, self._test = self._test(), None
+            if failure is None:
+                _log.info(_PIPELINED)
+            else:
+                self._current = self._steady
+                _log.info(_NOT_PIPELINED, failure)
 
     def _note(self, pipeline: Pipeline, failure: StepBroken | None) -> None:
         if self._current is not self._fast or isinstance(failure, StepCanceled):

@@ -40,7 +40,7 @@ class PumpedExchange:
         fast = PipelinedExchange(context, JobId("simulated"), b"")
         self._exchange: Exchange = fast
         if mode == "either":
-            self._exchange = FallbackExchange(fast, steady, cluster.driver.monotonic)
+            self._exchange = FallbackExchange(fast, steady, now=cluster.driver.monotonic)
 
     def run_step(
         self,

@@ -64,7 +64,7 @@ def test_a_pipeline_whose_steps_go_through_does_not_make_up_for_another_one():
 def test_the_fast_exchange_is_left_when_it_breaks_often(seconds_apart, steady_steps):
     breaks = [outcome for number in range(10) for outcome in (StepBroken(str(number)), [])]
     fast, steady, times = Scripted(*breaks), Scripted(), count(0, seconds_apart)
-    run(FallbackExchange(fast, steady, lambda: next(times)), 22)
+    run(FallbackExchange(fast, steady, now=lambda: next(times)), 22)
     assert steady.steps == steady_steps
 
 
@@ -95,3 +95,11 @@ def test_both_exchanges_are_released_in_the_end():
     fast, steady = Scripted(), Scripted()
     FallbackExchange(fast, steady).end_steps()
     assert fast.has_ended and steady.has_ended
+
+
+def test_a_fast_exchange_that_fails_its_test_is_not_used(caplog):
+    caplog.set_level("INFO", "tidegate.spark")
+    fast, steady = Scripted(), Scripted()
+    run(FallbackExchange(fast, steady, lambda: "nothing arrived"), 3)
+    assert (fast.steps, steady.steps) == (0, 3)
+    assert caplog.messages == ["steps are Spark jobs, not pipelined: nothing arrived"]

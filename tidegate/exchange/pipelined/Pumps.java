@@ -38,6 +38,7 @@ import scala.Option;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
+import scala.collection.immutable.List;
 import scala.collection.immutable.List$;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag;
@@ -86,6 +87,15 @@ public final class Pumps {
     return pump;
   }
 
+  /**
+   * Send a frame from each of some tasks to each of as many others.
+   *
+   * @return how many frames have arrived
+   */
+  public static long tryOut(SparkContext sc, int tasks) {
+    return new Shuffled(new Samples(sc, tasks), new BySlot(tasks)).count();
+  }
+
   /** What all pumps of a job have in common. */
   private record Plan(String[] slots, byte[] secret, long epoch, int pipeline)
       implements Serializable {}
@@ -94,6 +104,46 @@ public final class Pumps {
     @Override
     public int hashCode() {
       return index;
+    }
+  }
+
+  private static Partition[] partitions(int slots) {
+    Partition[] partitions = new Partition[slots];
+    for (int slot = 0; slot < slots; slot++) {
+      partitions[slot] = new SlotPartition(slot);
+    }
+    return partitions;
+  }
+
+  /** A frame for every slot from every slot. */
+  private static final class Samples extends RDD<Object> {
+    private final int slots;
+
+    Samples(SparkContext sc, int slots) {
+      super(sc, List$.MODULE$.<Dependency<?>>empty(), ANY);
+      this.slots = slots;
+    }
+
+    @Override
+    public Partition[] getPartitions() {
+      return Pumps.partitions(slots);
+    }
+
+    @Override
+    public Iterator<Object> compute(Partition partition, TaskContext context) {
+      return new AbstractIterator<Object>() {
+        private int target;
+
+        @Override
+        public boolean hasNext() {
+          return target < slots;
+        }
+
+        @Override
+        public Object next() {
+          return new Tuple2<Object, Object>(target++, new byte[] {1});
+        }
+      };
     }
   }
 
@@ -147,6 +197,14 @@ public final class Pumps {
     }
   }
 
+  private static boolean isUnix(String slot) {
+    return slot.startsWith("unix:");
+  }
+
+  private static String hostOf(String slot) {
+    return slot.substring(0, slot.lastIndexOf(':'));
+  }
+
   /** Task i of a level: carries frames between slot i and the shuffles before and after it. */
   private static final class Pump extends RDD<Object> {
     private final Plan plan;
@@ -166,14 +224,15 @@ public final class Pumps {
 
     @Override
     public Partition[] getPartitions() {
-      if (level > 0) {
-        return firstParent(ANY).partitions();
-      }
-      Partition[] partitions = new Partition[plan.slots.length];
-      for (int slot = 0; slot < partitions.length; slot++) {
-        partitions[slot] = new SlotPartition(slot);
-      }
-      return partitions;
+      return level > 0 ? firstParent(ANY).partitions() : Pumps.partitions(plan.slots.length);
+    }
+
+    /** Beside its slot, if that is on another machine. */
+    @Override
+    public Seq<String> getPreferredLocations(Partition partition) {
+      String slot = plan.slots[partition.index()];
+      List<String> nowhere = List$.MODULE$.<String>empty();
+      return isUnix(slot) ? nowhere : nowhere.$colon$colon(hostOf(slot));
     }
 
     @Override
@@ -213,14 +272,12 @@ public final class Pumps {
     private boolean hasEnded;
 
     Line(String slot, TaskContext context) throws IOException {
-      isUnix = slot.startsWith("unix:");
+      isUnix = isUnix(slot);
       if (isUnix) {
         channel = SocketChannel.open(UnixDomainSocketAddress.of(slot.substring(5)));
       } else {
-        int colon = slot.lastIndexOf(':');
-        String host = slot.substring(0, colon);
-        int port = Integer.parseInt(slot.substring(colon + 1));
-        channel = SocketChannel.open(new InetSocketAddress(host, port));
+        int port = Integer.parseInt(slot.substring(slot.lastIndexOf(':') + 1));
+        channel = SocketChannel.open(new InetSocketAddress(hostOf(slot), port));
         channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
       }
       context.addTaskCompletionListener((TaskContext ended) -> close());

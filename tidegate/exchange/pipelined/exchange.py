@@ -14,7 +14,6 @@ import logging
 import pickle
 import queue
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from pyspark import InheritableThread
 from tidegate.core.errors import LineClosed, NotAuthorized
 from tidegate.core.ids import Address, JobId, Level, PipelineId, SlotIndex
 from tidegate.exchange.contract import NoRoom, StepAnswer, StepBroken, StepCanceled
+from tidegate.exchange.pipelined.admission import once_there_is_room
 from tidegate.exchange.pipelined.requirements import is_pumped
 from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidegate.spark")
 _START_SECONDS: Final = 30.0
-_ADMISSION_SECONDS: Final = 0.2
 _END_SECONDS: Final = 3.0
-_NO_ROOM: Final = "INSUFFICIENT_SLOT"
 
 
 class PipelinedExchange:
@@ -262,15 +260,15 @@ class _EndlessJob:
         self.give_up(StepBroken(reason))
 
     def _count(self, secret: bytes) -> None:
-        """Run the job to its end; retry while Spark has too few free task slots."""
+        """Run the job to its end."""
         context, attendance = self._context, self._attendance
         gateway, jvm = context._gateway, context._jvm
         assert gateway is not None and jvm is not None
         slots = gateway.new_array(jvm.java.lang.String, attendance.slots)
         for slot, address in enumerate(self._addresses):
             slots[slot] = _dialed(address)
-        deadline = time.monotonic() + _START_SECONDS
-        while self._broken is None:
+
+        def run() -> None:
             job = jvm.tidegate.exchange.Pumps.job(
                 context._jsc.sc(),
                 slots,
@@ -279,13 +277,9 @@ class _EndlessJob:
                 attendance.epoch,
                 attendance.pipeline,
             )
-            try:
-                job.count()
-                return
-            except Exception as failure:
-                if _NO_ROOM not in str(failure) or time.monotonic() > deadline:
-                    raise
-            time.sleep(_ADMISSION_SECONDS)
+            job.count()
+
+        once_there_is_room(run, _START_SECONDS, lambda: self._broken is None)
 
 
 def _decoded(reports: Mapping[int, bytearray]) -> list[StepOutcome] | StepBroken:

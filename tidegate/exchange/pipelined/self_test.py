@@ -1,0 +1,62 @@
+"""Tries out Spark's streaming shuffle before a job relies on it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pyspark import InheritableThread
+
+from tidegate.exchange.pipelined.admission import once_there_is_room
+from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_TASKS: Final = 2
+_FRAMES: Final = _TASKS**2
+_LONGEST_SECONDS: Final = 20.0
+_FAILED: Final = "a test of the streaming shuffle failed: {}"
+_passed: set[str] = set()
+"""The Spark applications in which it works."""
+
+
+class SelfTest:
+    """Sends some frames on a thread of its own. What works is not tried again."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._group = f"tidegate-self-test-{uuid4()}"
+        self._arrived: Future[int | None] = Future()
+        if context.applicationId in _passed:
+            self._arrived.set_result(_FRAMES)
+        else:
+            InheritableThread(target=self._run, name=self._group, daemon=True).start()
+
+    def failure(self) -> str | None:
+        """Wait for its end; returns what went wrong, as text for the user."""
+        try:
+            arrived = self._arrived.result(_LONGEST_SECONDS)
+        except TimeoutError:
+            with spark_may_be_gone():
+                self._context.cancelJobGroup(self._group)
+            return _FAILED.format(f"nothing arrived within {_LONGEST_SECONDS:.0f} s")
+        except Exception as failure:
+            return _FAILED.format(reason_of(failure))
+        if arrived != _FRAMES:
+            return _FAILED.format(f"{arrived} of {_FRAMES} frames arrived")
+        _passed.add(self._context.applicationId)
+        return None
+
+    def _run(self) -> None:
+        context, jvm = self._context, self._context._jvm
+        assert jvm is not None
+        pumps, spark = jvm.tidegate.exchange.Pumps, context._jsc.sc()
+        try:
+            context.setJobGroup(self._group, "a test of the streaming shuffle", True)
+            arrived = once_there_is_room(lambda: pumps.tryOut(spark, _TASKS), _LONGEST_SECONDS / 2)
+        except Exception as failure:
+            self._arrived.set_exception(failure)
+        else:
+            self._arrived.set_result(arrived)
