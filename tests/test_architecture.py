@@ -146,6 +146,7 @@ MAY_IMPORT_PYSPARK = (
     "driver/launch.py",
     "exchange/choice.py",
     "exchange/pipelined/exchange.py",
+    "exchange/pipelined/self_test.py",
     "exchange/shuffle.py",
     "slot/slot.py",
     "savepoint/frames.py",

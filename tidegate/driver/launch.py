@@ -82,7 +82,7 @@ def submit(
 
         def free() -> int:
             taken = _tasks_of_others(context)
-            return _registered_task_slots(context, taken + task_slots_for(graph)) - taken
+            return registered_task_slots(context, taken + task_slots_for(graph)) - taken
 
         exchange, pumps = create_exchange(
             settings.engine.exchange, context, free, graph, job_id, secret
@@ -281,7 +281,7 @@ def task_slots(context: SparkContext) -> int:
     return int(jvm.maxNumConcurrentTasks(profile))
 
 
-def _registered_task_slots(context: SparkContext, needed: int) -> int:
+def registered_task_slots(context: SparkContext, needed: int) -> int:
     """How many tasks run at once when the executors of a cluster are there, or enough of them."""
     if is_local(context):
         return task_slots(context)

@@ -26,10 +26,24 @@ def doctor(
             "--spark-conf", help="Print only the Spark settings that the fast exchange needs."
         ),
     ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Start Spark on this master, such as spark://host:7077, and check what it offers."
+        ),
+    ] = None,
+    parallelism: Annotated[
+        int, typer.Option("-p", "--parallelism", min=1, help="With --master: of the job to run.")
+    ] = 2,
 ) -> None:
     """Check Python, Java, Spark, packages and the machine; exit with 1 if something is missing.
 
+    With --master, check a Spark cluster: whether its workers have Tidegate, how many task slots it
+    has and how many a job needs, and whether steps can take milliseconds.
+
     Example: export JAVA_HOME="$(tidegate doctor --java-home)"
+
+    Example: tidegate doctor --master spark://host:7077 --parallelism 8
     """
     if java_home:
         _print_java_home()
@@ -41,13 +55,19 @@ def doctor(
         for key, value in session_settings().items():
             typer.echo(f"{key}={value}")
         return
-    checks = examine()
+    checks = examine() if master is None else _examine_master(master, parallelism)
     if as_json:
         print_json(as_document(checks))
     else:
         _print_report(checks)
     if not is_ready(checks):
         raise typer.Exit(1)
+
+
+def _examine_master(master: str, parallelism: int) -> list[Check]:
+    from tidegate.datastream.execution.cluster_report import examine_master
+
+    return examine_master(master, parallelism)
 
 
 def _print_java_home() -> None:

@@ -43,3 +43,8 @@ def pumps_for(graph: JobGraph) -> int:
 def task_slots_for(graph: JobGraph) -> int:
     """How many concurrent tasks Spark must run: slots, pumps, and a spare one."""
     return graph.slots + pumps_for(graph) + 1
+
+
+def task_slots_needed(parallelism: int, levels: int) -> int:
+    """The same for a job with one pipeline."""
+    return parallelism + (parallelism * levels if parallelism > 1 and levels > 1 else 0) + 1

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from tidegate.cli.commands import doctor
 from tidegate.cli.main import app
 from tidegate.core.errors import ExternalError
+from tidegate.datastream.execution import cluster_report
 from tidegate.prerequisites import Check, JavaInstallation, JavaOrigin, Status
 
 READY = [Check("Java", Status.OK, "21.0.8 at /opt/java")]
@@ -118,3 +119,20 @@ def test_it_runs_when_the_packages_it_reports_on_cannot_be_imported():
         check=False,
     )
     assert json.loads(process.stdout)["checks"], process.stderr
+
+
+def test_a_master_is_checked_instead_of_this_machine(run_doctor, monkeypatch):
+    asked = []
+    monkeypatch.setattr(cluster_report, "examine_master", lambda *job: asked.append(job) or LACKING)
+    assert run_doctor(READY, "--master", "spark://host:7077", "-p", "8").exit_code == 1
+    assert asked == [("spark://host:7077", 8)]
+
+
+def test_a_master_that_cannot_be_reached_is_named(run_doctor, monkeypatch):
+    def make_session(settings, parallelism):
+        raise RuntimeError("all masters are unresponsive")
+
+    monkeypatch.setattr(cluster_report, "make_session", make_session)
+    result = run_doctor(READY, "--master", "spark://host:7077")
+    assert result.exit_code == 6
+    assert "Spark does not start on spark://host:7077: all masters are" in result.stderr
