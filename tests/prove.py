@@ -50,6 +50,7 @@ CAMPAIGNS = (
         Campaign(str(file.relative_to(ROOT)), *_LONGER.get(file.name, (10, 60)))
         for file in _PROPERTIES
     ),
+    Campaign("tests/unit/operators/test_fusion.py", 25, 120),
     Campaign("tests/unit/web/test_fuzzed.py", 10, 120),
     Campaign("tests/dashboard/test_hours.py", 3, 400),
     Campaign("tests/spark/test_chaos.py -k hashmap-pipelined", 6, 150),
@@ -61,7 +62,9 @@ CAMPAIGNS = (
     Campaign("tests/kills/test_kills.py", 3, 260),
     Campaign("tests/services/test_kafka_sink_jobs.py -k away", 2, 100),
     Campaign("tests/spark/test_soak.py", 10, 240),
-    Campaign("tests/spark/test_verify.py", 3, 200),
+    Campaign("tests/spark/test_verify.py -k pipelined", 3, 150),
+    Campaign("tests/spark/test_verify.py -k jobs", 3, 150),
+    Campaign("tests/spark/test_verify.py -k caught", 3, 100),
     Campaign("tests/services/test_verify.py -k to_kafka", 6, 200),
     Campaign("tests/services/test_verify.py -k to_postgresql", 6, 200),
     Campaign("tests/services/test_verify.py -k to_files", 6, 200),

@@ -11,15 +11,19 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 PROGRAM = Path(__file__).with_name("verified_program.py")
 
 
-def verified(tmp_path, sink, kills, points):
+def verified(tmp_path, sink, kills, points, options=()):
     place = f"{tmp_path}/out-{{run}}"
-    return verify(tmp_path, PROGRAM, place, sink, sink=place, kills=kills, points=points)
+    return verify(
+        tmp_path, PROGRAM, place, sink, sink=place, kills=kills, points=points, options=options
+    )
 
 
 @pytest.mark.prove
-def test_the_file_sink_is_exactly_once_wherever_the_job_is_killed(tmp_path):
+@pytest.mark.parametrize("exchange", ["pipelined", "jobs"])
+def test_the_file_sink_is_exactly_once_wherever_the_job_is_killed(tmp_path, exchange):
     kills = times(2)
-    code, report = verified(tmp_path, "files", kills, some_points(kills))
+    options = ("-D", f"tidegate.exchange={exchange}")
+    code, report = verified(tmp_path, "files", kills, some_points(kills), options)
     assert report["holds"], report
     assert code == 0
     assert all((point["lost"], point["duplicated"]) == (0, 0) for point in report["points"])
