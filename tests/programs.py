@@ -96,10 +96,12 @@ def graph_of(
 
 
 def settings_of(values: Mapping[str, object] | None = None) -> Settings:
-    """Restarts do not wait, unless the test says so."""
-    return Settings.of(
-        {"restart-strategy.exponential-delay.initial-backoff": "1 ms", **(values or {})}
-    )
+    """Unless the test says so, restarts do not wait, and a slow machine loses no lease."""
+    defaults = {
+        "restart-strategy.exponential-delay.initial-backoff": "1 ms",
+        "heartbeat.timeout": "100 s",
+    }
+    return Settings.of({**defaults, **(values or {})})
 
 
 def results_of(handle: JobHandle, *names: str) -> list[list[Any]]:
