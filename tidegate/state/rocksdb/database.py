@@ -107,6 +107,9 @@ class Database:
     def snapshot(self, directory: Path) -> None:
         """Link the current files of the database into a directory that does not exist yet."""
         with self._failures():
+            # The checkpoint would flush, too, but without letting other threads run: on a slow
+            # disk, the slot would miss heartbeats.
+            self._rdict.flush()
             Checkpoint(self._rdict).create_checkpoint(str(directory))
 
     def close(self) -> None:
