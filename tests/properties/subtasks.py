@@ -1,7 +1,10 @@
 """All subtasks of an operator, restored with another parallelism in between."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from tidegate.state.columnar.keyed_rows import FrozenRows
 from tidegate.testing.harness import OperatorHarness
 
 MAX_PARALLELISM = 8
@@ -14,7 +17,7 @@ class Subtasks:
         self.start(1)
 
     def start(self, count, settings=None):
-        old, snapshots = self.harnesses, [harness.snapshot() for harness in self.harnesses]
+        old, snapshots = self.harnesses, self.snapshots()
         self.harnesses = [
             OperatorHarness(
                 self._operator,
@@ -29,6 +32,9 @@ class Subtasks:
         ]
         for harness in old:
             harness.close()
+
+    def snapshots(self):
+        return [_written(harness.snapshot()) for harness in self.harnesses]
 
     def process(self, batch, key, side=0):
         """Give each subtask the records of its keys."""
@@ -61,3 +67,21 @@ class Subtasks:
     def close(self):
         for harness in self.harnesses:
             harness.close()
+
+
+class WrittenRows:
+    """Rows as a file has them."""
+
+    def __init__(self, frozen):
+        self.metadata, self.key_groups = frozen.metadata, frozen.key_groups
+        self.max_parallelism = frozen.max_parallelism
+        self._chunks = list(frozen.chunks())
+
+    def chunks(self, key_groups=None):
+        return iter(self._chunks)
+
+
+def _written(snapshot):
+    if isinstance(snapshot.keyed, FrozenRows):
+        return replace(snapshot, keyed=WrittenRows(snapshot.keyed))
+    return snapshot

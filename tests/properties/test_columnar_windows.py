@@ -203,6 +203,7 @@ def assert_alike(one, other, steps, backends):
             for each in (one, other):
                 each.watermark(time)
             assert taken(one) == taken(other)
+        one.snapshots()
         if subtasks is not None:
             one.start(subtasks, backends[1])
     one.close()

@@ -33,6 +33,16 @@ class KeyedRows(NamedTuple):
     """Returns the columns of rows, without the key."""
 
 
+class KeptChunks:
+    """What was stored of rows that do not change, for the next snapshots."""
+
+    chunks: tuple[StateChunk, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(len(chunk.payload) for chunk in self.chunks)
+
+
 class RowPerKey(NamedTuple):
     """Rows of a good part of all keys, one for each. May be read on another thread."""
 
@@ -40,6 +50,8 @@ class RowPerKey(NamedTuple):
     """Whether there is a row, by the place of the key; there may be more or fewer places."""
     take: Callable[[Places], list[pa.Array[Any]]]
     """Returns the columns of rows by the places of their keys, without the key."""
+    kept: KeptChunks | None = None
+    """If the rows will not change soon."""
 
 
 class RowState(NamedTuple):
@@ -79,14 +91,24 @@ class FrozenRows(FrozenState):
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         for state in self._states:
             for rows in state.rows():
-                if isinstance(rows, RowPerKey):
-                    parts = self._in_order_of_keys(rows.present, key_groups)
+                kept = rows.kept if isinstance(rows, RowPerKey) and key_groups is None else None
+                if kept is None:
+                    yield from self._chunks_of(state, rows, key_groups)
                 else:
-                    parts = self._sorted(rows.keys, key_groups)
-                for keys, part, runs in parts:
-                    names = [*key_names(len(keys)), *state.names]
-                    payload = to_bytes([*keys, *rows.take(part)], names)
-                    yield StateChunk(state.metadata.name, runs, payload)
+                    kept.chunks = kept.chunks or tuple(self._chunks_of(state, rows, None))
+                    yield from kept.chunks
+
+    def _chunks_of(
+        self, state: RowState, rows: KeyedRows | RowPerKey, key_groups: KeyGroupRange | None
+    ) -> Iterator[StateChunk]:
+        if isinstance(rows, RowPerKey):
+            parts = self._in_order_of_keys(rows.present, key_groups)
+        else:
+            parts = self._sorted(rows.keys, key_groups)
+        for keys, part, runs in parts:
+            names = [*key_names(len(keys)), *state.names]
+            payload = to_bytes([*keys, *rows.take(part)], names)
+            yield StateChunk(state.metadata.name, runs, payload)
 
     def _in_order_of_keys(
         self, present: npt.NDArray[np.bool_], key_groups: KeyGroupRange | None

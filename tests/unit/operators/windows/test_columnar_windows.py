@@ -327,3 +327,28 @@ def test_one_timestamp_in_nanoseconds_stays_in_its_window(assigner):
         harness.process_batch(bids([0] * 9000 + [far] + [5] * 9000))
         harness.watermark(2**63 - 1)
         assert [(row.start, row.bids) for row in harness.output] == [(0, 18_000), (far, 1)]
+
+
+def test_a_slice_is_stored_again_only_if_a_record_came_for_it():
+    items = [f"{number}" for number in range(5000)]
+    operator = named(SlidingEventTimeWindows.of(40, 10), total=sum_("price"))
+
+    def payloads(harness):
+        return [chunk.payload for chunk in harness.snapshot().keyed.chunks()]
+
+    with OperatorHarness(operator, max_parallelism=4) as harness:
+        for time in (0, 10):
+            harness.process_batch(bids([time] * len(items), [1] * len(items), items))
+        harness.watermark(20)
+        first, second = payloads(harness)
+        again = payloads(harness)
+        assert again[0] is first and again[1] is second
+        harness.process_batch(bids([12, 13], [100, 200], ["7", "new"]))
+        unchanged, changed = payloads(harness)
+        assert unchanged is first
+        assert changed != second
+        snapshot = harness.snapshot()
+    with OperatorHarness(operator, max_parallelism=4, restore_from=[snapshot]) as harness:
+        harness.watermark(39)
+        found = {row[0]: row[1] for row in harness.output}
+    assert found == {**dict.fromkeys(items, 2), "7": 102, "new": 200}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns, Stored
 from tidegate.operators.aggregations.running import Segments
 from tidegate.operators.windows.columnar.slices import (
+    FrozenSlice,
     Slice,
     SliceEntries,
     SlidingRun,
@@ -31,6 +33,9 @@ from tidegate.state.columnar.window_rows import WindowRows
 from tidegate.state.columns import repeated
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
+
+_KEPT_BYTES: Final = 64 << 20
+"""For stored slices: the next snapshots write them as they are."""
 
 
 class SliceTable(WindowTable):
@@ -202,7 +207,7 @@ class SliceTable(WindowTable):
         return end
 
     def freeze(self, many: int) -> Callable[[], Iterable[KeyedRows | RowPerKey]]:
-        slices = [(number, self._slices[number].freeze()) for number in sorted(self._slices)]
+        slices = list(self._frozen())
         stored = self._accumulators.freeze()
 
         def rows() -> Iterator[KeyedRows | RowPerKey]:
@@ -212,10 +217,20 @@ class SliceTable(WindowTable):
                     few.append((number, frozen.entries()))
                 else:
                     taken = partial(self._taken, number, frozen.dense, stored)
-                    yield RowPerKey(frozen.dense[0], taken)
+                    yield RowPerKey(frozen.dense[0], taken, frozen.kept)
             yield self._joined(few, stored).keyed()
 
         return rows
+
+    def _frozen(self) -> Iterator[tuple[int, FrozenSlice]]:
+        """Slices whose time is over are kept as they are stored, while there is room."""
+        room = _KEPT_BYTES - sum(each.kept_bytes for each in self._slices.values())
+        for number in sorted(self._slices):
+            is_over = self._slicing.slice_end(number) <= self.now
+            frozen = self._slices[number].freeze(keep=is_over and room > 0)
+            if frozen.kept is not None and not frozen.kept.chunks and frozen.dense is not None:
+                room -= sum(array.nbytes for array in frozen.dense)
+            yield number, frozen
 
     def _taken(self, number: int, dense: Arrays, stored: Stored, places: Places) -> Columns:
         bounds = self._slicing.slice_start(number), self._slicing.slice_end(number)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
 from tidegate.operators.aggregations.running import Segments
+from tidegate.state.columnar.keyed_rows import KeptChunks
 from tidegate.state.keys.word_index import Places
 
 _DENSE_SHARE: Final = 8
@@ -33,6 +34,8 @@ class FrozenSlice(NamedTuple):
     """Places of all keys."""
     run: SliceEntries | None
     """If it is not dense."""
+    kept: KeptChunks | None = None
+    """Of a slice that will not change soon."""
 
     def entries(self) -> SliceEntries:
         if self.run is not None:
@@ -47,7 +50,7 @@ class Slice:
     A run contains each key at most once.
     """
 
-    __slots__ = ("_accumulators", "_dense", "_is_frozen", "_runs")
+    __slots__ = ("_accumulators", "_dense", "_is_frozen", "_kept", "_runs")
 
     def __init__(self, accumulators: Accumulators) -> None:
         self._accumulators = accumulators
@@ -55,6 +58,7 @@ class Slice:
         self._runs: list[SliceEntries] = []
         self._is_frozen = False
         """Whether a snapshot still reads the places."""
+        self._kept: KeptChunks | None = None
 
     def add(self, rows: Places, values: Arrays, columns: Columns, capacity: int) -> None:
         if self._dense is None and self._fits_runs(len(rows), capacity):
@@ -91,6 +95,7 @@ class Slice:
             places = [array.copy() for array in places]
         self._dense = places
         self._is_frozen = False
+        self._kept = None
         return places
 
     def _joined(self) -> SliceEntries:
@@ -141,23 +146,30 @@ class Slice:
             self._accumulators.merge(found, hits, taken)
         return found
 
-    def freeze(self) -> FrozenSlice:
+    def freeze(self, *, keep: bool) -> FrozenSlice:
+        """Freeze it; `keep` what is stored of it if it is dense, for the next snapshots."""
         if self._dense is None:
             rows, values = self.entries()
             return FrozenSlice(None, SliceEntries(rows, list(values)))
         self._is_frozen = True
-        return FrozenSlice(list(self._dense), None)
+        if keep and self._kept is None:
+            self._kept = KeptChunks()
+        return FrozenSlice(list(self._dense), None, self._kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0 if self._kept is None else self._kept.size
 
     def close(self) -> None:
         """Free memory if few keys occur: no more records are expected."""
         if self._dense is not None and not self._is_frozen:
             occurring = np.count_nonzero(self._dense[0])
             if _DENSE_SHARE * occurring < len(self._dense[0]):
-                self._runs, self._dense = [entries_of(self._dense)], None
+                self._runs, self._dense, self._kept = [entries_of(self._dense)], None, None
 
     def replace(self, entries: SliceEntries) -> None:
         """Replace its entries, given by key, ascending."""
-        self._dense, self._runs, self._is_frozen = None, [entries], False
+        self._dense, self._runs, self._is_frozen, self._kept = None, [entries], False, None
 
     @property
     def living(self) -> list[Arrays]:
