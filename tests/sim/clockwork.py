@@ -237,7 +237,7 @@ class SimulatedWorkers:
         self._process = process
 
     def start(
-        self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
+        self, name: str, on_idle: Callable[[], float] | None = None, idle_seconds: float = 0.0
     ) -> SimulatedWorker:
         return SimulatedWorker(self._process, name.removeprefix("tidegate-"), on_idle)
 
@@ -249,7 +249,7 @@ class SimulatedWorker:
     IDLE_SECONDS = 0.5
 
     def __init__(
-        self, process: Process, name: str, on_idle: Callable[[], None] | None = None
+        self, process: Process, name: str, on_idle: Callable[[], float] | None = None
     ) -> None:
         self._process, self._name, self._on_idle = process, name, on_idle
         self._actions: deque[Action] = deque()

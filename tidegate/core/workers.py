@@ -34,9 +34,12 @@ class Workers(Protocol):
     """Creates threads."""
 
     def start(
-        self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
+        self, name: str, on_idle: Callable[[], float] | None = None, idle_seconds: float = 0.0
     ) -> Worker:
-        """Start a worker that calls `on_idle` from time to time while it has nothing to do."""
+        """Start a worker that calls `on_idle` when it has had nothing to do for some seconds.
+
+        `on_idle` returns after how many more seconds to call it again.
+        """
 
     def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
         """Call this once, unless it is cancelled first."""
@@ -46,7 +49,7 @@ class Threads:
     """Threads of this process. They are daemons: one that never returns blocks nothing."""
 
     def start(
-        self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
+        self, name: str, on_idle: Callable[[], float] | None = None, idle_seconds: float = 0.0
     ) -> Worker:
         return _Thread(name, on_idle, idle_seconds)
 
@@ -58,7 +61,7 @@ class Threads:
 
 
 class _Thread:
-    def __init__(self, name: str, on_idle: Callable[[], None] | None, idle_seconds: float) -> None:
+    def __init__(self, name: str, on_idle: Callable[[], float] | None, idle_seconds: float) -> None:
         self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._on_idle = on_idle
         self._idle_seconds = None if on_idle is None else idle_seconds
@@ -78,15 +81,17 @@ class _Thread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        pause = self._idle_seconds
         while True:
             try:
-                action = self._actions.get(timeout=self._idle_seconds)
+                action = self._actions.get(timeout=pause)
             except queue.Empty:
                 assert self._on_idle is not None
-                self._on_idle()
+                pause = self._on_idle()
                 continue
             if action is None:
                 return
+            pause = self._idle_seconds
             try:
                 while (seconds := action()) is not None:
                     self._is_hurried.wait(seconds)

@@ -430,12 +430,15 @@ class PipelineHost:
 
     def is_available(self) -> bool:
         """Whether there is input that may be read, or a timer that is due."""
-        now = self._clock.time()
-        for subtask in self._subtasks.values():
-            due = subtask.next_timer()
-            if (due is not None and due <= now) or (self._reads_sources and subtask.is_available()):
-                return True
-        return False
+        if self.has_timer_within(0.0):
+            return True
+        subtasks = self._subtasks.values()
+        return self._reads_sources and any(subtask.is_available() for subtask in subtasks)
+
+    def has_timer_within(self, seconds: float) -> bool:
+        limit = self._clock.time() + seconds
+        due = [subtask.next_timer() for subtask in self._subtasks.values()]
+        return any(each is not None and each <= limit for each in due)
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
         """Abort a checkpoint: records that waited for it are released in the next step."""

@@ -56,6 +56,7 @@ from tidegate.protocol.messages import (
     Wake,
 )
 from tidegate.protocol.units import Stale, UnitKey
+from tidegate.slot import slot_host
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
 from tidegate.storage.local import LocalStore
@@ -512,3 +513,20 @@ def test_an_abort_that_comes_after_its_step_calls_for_another_one(slot):
     slot.hears(CheckpointAborted(0, 1, 7))
     assert slot.says(Wake) == Wake(0)
     assert slot.step(2).report.finished == {0}, "it is no longer halted"
+
+
+def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
+    slot.deployed(simple_job()).step()
+    hosted, pauses = slot.host._pipelines[0], []
+
+    def look_around():
+        pauses.append([hosted._look_around() for _ in range(2 * slot_host._LONG_IDLE_LOOKS)])
+
+    hosted.mailbox.post(look_around)
+    slot.has_settled()
+    slot.step(2)
+    hosted.mailbox.post(look_around)
+    slot.has_settled()
+    for found in pauses:
+        assert found == sorted(found)
+        assert (found[0], found[-1]) == (slot_host._IDLE_SECONDS, slot_host._LONG_IDLE_SECONDS)
