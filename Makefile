@@ -51,7 +51,7 @@ archive: install
 	@$(RUN) $(VENV) scripts/class_archive.py
 
 test: install browser archive
-	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 3 --junitxml=$(TIMES)
+	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 4 --junitxml=$(TIMES)
 
 check: install
 	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(AT_A_TIME) 3 $(QUICK) --ignore=tests/unit/driver
