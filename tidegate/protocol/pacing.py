@@ -17,6 +17,7 @@ _FASTEST_SHRINKING = 0.25
 _FIXED_COST_SHARE = 0.25
 _FORGETTING = 1.2
 _LONGEST_STEP = 2.0
+LONG_IDLE_LOOKS = 100
 
 
 class SliceSize:
@@ -147,6 +148,7 @@ class StepCaller:
     def __init__(self) -> None:
         self._aborted: list[CheckpointId] = []
         self._has_called = True
+        self._looks = 0
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """Carry out the abort of a checkpoint in the next step."""
@@ -160,10 +162,17 @@ class StepCaller:
     def ran(self) -> None:
         """Note that the slot ran its part of a level: anything new needs another step."""
         self._has_called = False
+        self._looks = 0
 
     def calls(self, is_available: Callable[[], bool]) -> bool:
         """Whether to call the driver; `is_available` tells whether operators have work."""
+        self._looks += 1
         if not self._has_called and (self._aborted or is_available()):
             self._has_called = True
             return True
         return False
+
+    @property
+    def is_long_idle(self) -> bool:
+        """Whether there was nothing to run so often in a row that it may look less often."""
+        return self._looks > LONG_IDLE_LOOKS

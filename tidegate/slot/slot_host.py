@@ -58,8 +58,6 @@ from tidegate.transport.shipping import JobPackage, unpack
 
 _IDLE_SECONDS = 0.01
 _LONG_IDLE_SECONDS = 0.03
-_LONG_IDLE_LOOKS = 100
-"""How often in a row there was nothing to do: from then on, the slot looks around less often."""
 _CONSOLE_LINES_AT_ONCE = 1000
 _LAST_ACTION_SECONDS = 1.0
 """How long a slot without permission to act waits for its current work."""
@@ -273,7 +271,6 @@ class _Hosted:
         self._host: PipelineHost | None = None
         self._watch: Alarm | None = None
         """Runs until the mailbox has processed the last attempt."""
-        self._idle_looks = 0
         self.mailbox = slot.workers.start(
             f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS
         )
@@ -292,7 +289,6 @@ class _Hosted:
         request: StepRequest | None,
         on_packet: Callable[[Packet], None] | None,
     ) -> None:
-        self._idle_looks = 0
         if not self._slot.ask(lambda machine, now: machine.may_run(self._pipeline, key, now)):
             return
         assert self._host is not None
@@ -376,9 +372,7 @@ class _Hosted:
         host.send_counts_when_due()
         if host.caller.calls(host.is_available):
             self._send(Wake(self._pipeline))
-        self._idle_looks += 1
-        is_long_idle = self._idle_looks > _LONG_IDLE_LOOKS
-        if is_long_idle and not host.has_timer_within(_LONG_IDLE_SECONDS):
+        if host.caller.is_long_idle and not host.has_timer_within(_LONG_IDLE_SECONDS):
             return _LONG_IDLE_SECONDS
         return _IDLE_SECONDS
 

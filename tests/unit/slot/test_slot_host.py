@@ -55,6 +55,7 @@ from tidegate.protocol.messages import (
     Undeployed,
     Wake,
 )
+from tidegate.protocol.pacing import LONG_IDLE_LOOKS
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot import slot_host
 from tidegate.slot.pipeline_host import UnitAnswer
@@ -520,7 +521,7 @@ def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
     hosted, pauses = slot.host._pipelines[0], []
 
     def look_around():
-        pauses.append([hosted._look_around() for _ in range(2 * slot_host._LONG_IDLE_LOOKS)])
+        pauses.append([hosted._look_around() for _ in range(2 * LONG_IDLE_LOOKS)])
 
     hosted.mailbox.post(look_around)
     slot.has_settled()

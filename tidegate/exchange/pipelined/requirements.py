@@ -32,12 +32,16 @@ def session_settings() -> dict[str, str]:
 
 def is_pumped(pipeline: Pipeline) -> bool:
     """Whether packets leave their slots at all."""
-    return pipeline.slots > 1 and pipeline.levels > 1
+    return _pumps(pipeline.slots, pipeline.levels) > 0
+
+
+def _pumps(slots: int, levels: int) -> int:
+    return slots * levels if slots > 1 and levels > 1 else 0
 
 
 def pumps_for(graph: JobGraph) -> int:
     """How many pumps run concurrently, for all pipelines."""
-    return sum(each.slots * each.levels for each in graph.pipelines if is_pumped(each))
+    return sum(_pumps(each.slots, each.levels) for each in graph.pipelines)
 
 
 def task_slots_for(graph: JobGraph) -> int:
@@ -47,4 +51,4 @@ def task_slots_for(graph: JobGraph) -> int:
 
 def task_slots_needed(parallelism: int, levels: int) -> int:
     """The same for a job with one pipeline."""
-    return parallelism + (parallelism * levels if parallelism > 1 and levels > 1 else 0) + 1
+    return parallelism + _pumps(parallelism, levels) + 1
