@@ -54,8 +54,13 @@ def test_a_vertex_tells_its_subtasks(served):
     received = sum(subtask["metrics"]["read-bytes"] for subtask in found["subtasks"])
     assert received == served.of_job().document["vertices"][0]["metrics"]["write-bytes"] > 59
     one = served.of_job(f"/vertices/{vertex['id']}/subtasks/1").document
-    assert one["metrics"] == found["subtasks"][1]["metrics"]
+    assert counts_of(one) == counts_of(found["subtasks"][1])
     assert served.of_job(f"/vertices/{vertex['id']}/watermarks").document == []
+
+
+def counts_of(subtask):
+    """Its metrics without times: those pass between two questions."""
+    return {name: value for name, value in subtask["metrics"].items() if not name.endswith("-time")}
 
 
 def test_a_vertex_tells_its_metrics_by_name(served):
