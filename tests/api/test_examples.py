@@ -29,7 +29,7 @@ def run_example(spark, capsys, monkeypatch):
 def printed_by(name):
     """Run an example as a user does; returns what it prints and what it logs."""
     done = subprocess.run(
-        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr

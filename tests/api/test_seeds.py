@@ -153,7 +153,6 @@ def run_example(name, *arguments, temporary):
         env=environment(temporary),
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
 

@@ -11,7 +11,7 @@ from tests.effort import seed, times
 from tests.spark.chaos import Chaos
 from tests.spark.scripts import end
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster]
 PROGRAM = Path(__file__).with_name("exchange_program.py")
 RECORDS = 20_000
 

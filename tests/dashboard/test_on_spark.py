@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("failing_program.py")
 
 def tidegate(*arguments):
     command = [sys.executable, "-m", "tidegate", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -12,7 +12,7 @@ from tests.programs import wait_until
 from tests.spark.scripts import PATIENCE
 from tests.spark.shell import Shell
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak]
 PROGRAM = Path(__file__).with_name("commanded_program.py")
 
 
