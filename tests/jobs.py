@@ -71,7 +71,12 @@ class Job:
         clock = SystemClock()
         checkpoints = JobCheckpoints.open(graph, values, clock)
         self.master = JobMaster(
-            pack(checkpoints.job_id, checkpoints.graph, values.as_mapping()),
+            pack(
+                checkpoints.job_id,
+                checkpoints.graph,
+                values.as_mapping(),
+                to_other_machines=False,
+            ),
             values,
             checkpoints,
             self.cluster,

@@ -188,7 +188,7 @@ class World:
                 (part_files, "resolve", resolve),
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
                 (restored_state, "_REPORTED_BYTES", 64),
-                (shipping, "_local_modules", lambda: modules),
+                (shipping, "_local_modules", lambda **_: modules),
                 (shipping._Modules, "install", lambda self, directory: None),
                 (step_task, "_settle_in", lambda: None),
                 (cargo, "_ENOUGH_BYTES", self.plan.packet_bytes),

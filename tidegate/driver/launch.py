@@ -88,7 +88,12 @@ def submit(
             settings.engine.exchange, context, free, graph, job_id, secret
         )
         return JobMaster(
-            pack(job_id, checkpoints.graph, settings.as_mapping()),
+            pack(
+                job_id,
+                checkpoints.graph,
+                settings.as_mapping(),
+                to_other_machines=not is_local(context),
+            ),
             settings,
             checkpoints,
             SparkCluster(context, job_id, graph.slots, pumps, secret, settings),

@@ -296,7 +296,12 @@ def run(
         )
         checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
         return JobMaster(
-            pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),
+            pack(
+                checkpoints.job_id,
+                checkpoints.graph,
+                settings.as_mapping(),
+                to_other_machines=False,
+            ),
             settings,
             checkpoints,
             cluster,

@@ -72,8 +72,12 @@ def shipped_class(name: str) -> Any:
     return attrgetter(name)(_main_module())
 
 
-def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
+def pack(
+    job_id: JobId, graph: JobGraph, settings: Mapping[str, Any], *, to_other_machines: bool = True
+) -> bytes:
     """Everything that a slot needs to run its share of the job.
+
+    Slots on this machine import local modules from where they are; others need copies.
 
     Raises:
         NotSerializable: an operator contains something that cannot be pickled.
@@ -95,7 +99,8 @@ def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
     body = _dump(package, "a key selector or partitioner of the job", classes.note)
     definitions = classes.define()
     _make_findable(classes.by_name)
-    return pickle.dumps((definitions, _local_modules(), body), protocol=5)
+    modules = _local_modules(with_copies=to_other_machines)
+    return pickle.dumps((definitions, modules, body), protocol=5)
 
 
 def unpack(package: bytes, work_directory: Path) -> JobPackage:
@@ -222,8 +227,15 @@ class _Modules:
         sys.path.extend(entry for entry in more if entry not in sys.path)
 
 
-def _local_modules() -> _Modules:
+def _local_modules(*, with_copies: bool) -> _Modules:
     directory = _program_directory()
+    search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
+    copies = _copies_of_modules(directory) if with_copies else b""
+    return _Modules(str(directory), search_path, this_machine(), copies)
+
+
+def _copies_of_modules(directory: Path) -> bytes:
+    """The imported modules in a directory that are not installed, in a ZIP archive."""
     paths = tuple(sysconfig.get_paths().values())
     installed = [Path(path).resolve() for path in paths]
     buffer = io.BytesIO()
@@ -239,8 +251,7 @@ def _local_modules() -> _Modules:
                 inner = Path(*name.split("."))
                 is_package = path.name == "__init__.py"
                 archive.write(path, inner / path.name if is_package else f"{inner}.py")
-    search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
-    return _Modules(str(directory), search_path, this_machine(), buffer.getvalue())
+    return buffer.getvalue()
 
 
 def _program_directory() -> Path:
