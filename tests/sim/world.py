@@ -19,7 +19,7 @@ import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule,
 from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
-from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
+from tests.sim.clockwork import Killed, Simulation, Wrong, current, garbage_kept, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
@@ -177,6 +177,7 @@ class World:
         modules = shipping._Modules("/", (), "", b"")
         chance = SimpleNamespace(Random=lambda: random.Random(self.sim.rnd.random()))
         with ExitStack() as stack:
+            stack.enter_context(garbage_kept())
             stack.enter_context(current(self))
             stack.enter_context(self.sim.in_place_of_the_machine())
             stack.callback(self.close)
@@ -356,6 +357,8 @@ class World:
 
     def moment(self, name: str) -> None:
         """The running process has reached this point."""
+        if not self._troubles.armed:
+            return
         for waiting in list(self._troubles.armed):
             fault, spared = waiting
             if fault.moment != name:
@@ -498,7 +501,8 @@ class World:
         return self._troubles.odds[what] if is_now else 0.0
 
     def _passes(self, point: fault_points.FaultPoint, victim: fault_points.Victim) -> bool:
-        self.moment(f"{victim.value} {point.value}")
+        if self._troubles.armed:
+            self.moment(f"{victim.value} {point.value}")
         return False
 
     def damaged(self, data: bytes) -> bytes:
