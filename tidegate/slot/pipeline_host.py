@@ -509,7 +509,7 @@ class PipelineHost:
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             watermarks={id: w for id, s in subtasks.items() if (w := s.watermark) != NO_WATERMARK},
             idle_channels={id: idle for id, s in subtasks.items() if (idle := s.idle_channels)},
-            next_timer=min(timers, default=None),
+            timer_in=min(timers) - self._clock.time() if timers else None,
             busy_seconds=self._busy_seconds,
             worked={id: s.worked for id, s in subtasks.items()},
             sent={edge: traffic for each in sent.values() for edge, traffic in each.items()},
