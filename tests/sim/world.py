@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +22,7 @@ from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
+from tests.sim.pickles import hasten
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
@@ -59,14 +58,6 @@ BANKS: dict[str, type[Bank]] = {
     "postgres": postgres.Postgres,
 }
 """Behind the sinks, those that are not plain ones."""
-_fields_of = cache(dataclasses.fields)
-
-
-def _fields(value: Any) -> Any:
-    """Pickling asks for the fields of every dataclass, again and again."""
-    return _fields_of(value if isinstance(value, type) else type(value))
-
-
 QUIET_SECONDS = 400.0
 """How long a job may take to end after the last fault."""
 _CALLS = {
@@ -96,6 +87,9 @@ class Troubles:
     """Faults that wait for their moment, and how often it passes first."""
     user_fails: int = 0
     flips: int = 0
+
+
+hasten()
 
 
 class World:
@@ -183,7 +177,6 @@ class World:
             stack.callback(self.close)
             for place, name, played in (
                 (filesystem, "LocalStore", self.bucket.open),
-                (dataclasses, "fields", _fields),
                 (slot_host, "unpack", unpack),
                 (slot_host, "_memory", lambda: None),
                 (part_files, "resolve", resolve),
