@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import random
 import secrets
@@ -11,7 +12,6 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from unittest.mock import patch
 
@@ -36,12 +36,13 @@ class Wrong(BaseException):
     """Something happened that must not, or did not happen that must. Must not be caught."""
 
 
-@dataclass(eq=False, slots=True)
 class Event:
-    at: float
-    process: Process | None
-    what: str
-    act: Callable[[], None] | None
+    __slots__ = ("act", "at", "process", "what")
+
+    def __init__(
+        self, at: float, process: Process | None, what: str, act: Callable[[], None] | None
+    ) -> None:
+        self.at, self.process, self.what, self.act = at, process, what, act
 
     def cancel(self) -> None:
         self.act = None
@@ -124,8 +125,9 @@ class Simulation:
 
     def delay(self, typical: float = 0.01) -> float:
         """Usually short, sometimes ten times as long."""
-        stretch = 10.0 if self.rnd.random() < 0.05 else 1.0
-        return self.rnd.random() * 2 * typical * stretch * self.slowness
+        draw = self.rnd.random
+        stretch = 10.0 if draw() < 0.05 else 1.0
+        return draw() * 2 * typical * stretch * self.slowness
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.rnd.random() < probability
@@ -145,14 +147,18 @@ class Simulation:
 
     def _step(self) -> None:
         at, _, event = heapq.heappop(self._queue)
-        self.now = max(self.now, at)
+        if at > self.now:
+            self.now = at
         process, act = event.process, event.act
-        if act is None or (process is not None and not process.is_alive):
+        if act is None:
             return
-        if process is not None and (process.asleep_until > self.now or process.waits):
-            event.at = max(process.asleep_until, self.now + 0.01) + self.delay(0.001)
-            self._push(event)
-            return
+        if process is not None:
+            if not process.is_alive:
+                return
+            if process.asleep_until > self.now or process.waits:
+                event.at = max(process.asleep_until, self.now + 0.01) + self.delay(0.001)
+                self._push(event)
+                return
         self.number += 1
         self.current, self.worker = process, None
         if self.trace is not None:
@@ -222,12 +228,25 @@ class Simulation:
 
 def here(played: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
     """Played in this thread alone; threads that other tests left behind are not of this world."""
-    this = threading.get_ident()
+    get_ident = threading.get_ident
+    this = get_ident()
 
     def call(*arguments: Any) -> Any:
-        return (played if threading.get_ident() == this else real)(*arguments)
+        return (played if get_ident() == this else real)(*arguments)
 
     return call
+
+
+@contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Collect garbage once, after a schedule: most objects live as long as it does."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class SimulatedWorkers:

@@ -14,7 +14,6 @@ from tests.sim.pumped.lines import LineEnd, connected
 from tests.sim.pumped.pumps import PumpedExchange
 from tests.sim.pumped.threads import SimulatedThread
 from tests.sim.tasks import StepJob
-from tidegate.core.clock import SystemClock
 from tidegate.core.errors import LineClosed, TidegateError
 from tidegate.core.ids import Address, PipelineId, SlotIndex
 from tidegate.core.permit import Permit
@@ -86,7 +85,7 @@ class SlotProcess(Process):
         self.host = SlotHost(
             self.incarnation,
             self._send,
-            SystemClock(),
+            self,
             NOWHERE,
             now=self._now,
             closing_seconds=CLOSING_SECONDS,

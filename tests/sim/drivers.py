@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.clockwork import Event, Process
 from tests.sim.cluster import SimulatedCluster
-from tidegate.core.clock import SystemClock
 from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError
 from tidegate.driver.checkpoints.home import CheckpointHome
@@ -51,9 +50,8 @@ class DriverProcess(Process):
         values = {**world.plan.settings, "execution.state-recovery.path": world.origin}
         settings = Settings.of(values)
         home: CheckpointHome | None = None if predecessor is None else predecessor.checkpoints.home
-        clock = SystemClock()
         try:
-            checkpoints = JobCheckpoints.open(graph, settings, clock, home)
+            checkpoints = JobCheckpoints.open(graph, settings, self, home)
             self.cluster = SimulatedCluster(world, self)
             inbox = _Inbox()
             inbox.wake = self._wake  # type: ignore[method-assign]
@@ -64,7 +62,7 @@ class DriverProcess(Process):
                 checkpoints,
                 self.cluster,
                 self.cluster,
-                clock,
+                self,
                 DriverOutputs(console=lambda line: None, collect=lambda message: None),
                 workers=self.workers,
                 inbox=inbox,

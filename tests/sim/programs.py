@@ -45,6 +45,8 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
 
 TIMER_SECONDS = 0.5
+HOLDING_SECONDS = 0.5
+"""How long a record that could be emitted waits for a step; a barrier may come first."""
 LAST_WORDS_SECONDS = 4.0
 """Streams end this long after their last record, so that all timers are due by then."""
 
@@ -361,7 +363,7 @@ class Holds(Operator):
         self._held += [(now + 0.2 * (record[1] % 4), record) for record in batch.records]
 
     def next_timer(self) -> float | None:
-        return self._held[0][0] if self._held else None
+        return self._held[0][0] + HOLDING_SECONDS if self._held else None
 
     def fire_timers(self, now: float) -> None:
         self.flush()

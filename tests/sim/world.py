@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -19,11 +17,12 @@ import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule,
 from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
-from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
+from tests.sim.clockwork import Killed, Simulation, Wrong, current, garbage_kept, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
+from tests.sim.pickles import hasten
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
@@ -59,14 +58,6 @@ BANKS: dict[str, type[Bank]] = {
     "postgres": postgres.Postgres,
 }
 """Behind the sinks, those that are not plain ones."""
-_fields_of = cache(dataclasses.fields)
-
-
-def _fields(value: Any) -> Any:
-    """Pickling asks for the fields of every dataclass, again and again."""
-    return _fields_of(value if isinstance(value, type) else type(value))
-
-
 QUIET_SECONDS = 400.0
 """How long a job may take to end after the last fault."""
 _CALLS = {
@@ -96,6 +87,9 @@ class Troubles:
     """Faults that wait for their moment, and how often it passes first."""
     user_fails: int = 0
     flips: int = 0
+
+
+hasten()
 
 
 class World:
@@ -177,12 +171,12 @@ class World:
         modules = shipping._Modules("/", (), "", b"")
         chance = SimpleNamespace(Random=lambda: random.Random(self.sim.rnd.random()))
         with ExitStack() as stack:
+            stack.enter_context(garbage_kept())
             stack.enter_context(current(self))
             stack.enter_context(self.sim.in_place_of_the_machine())
             stack.callback(self.close)
             for place, name, played in (
                 (filesystem, "LocalStore", self.bucket.open),
-                (dataclasses, "fields", _fields),
                 (slot_host, "unpack", unpack),
                 (slot_host, "_memory", lambda: None),
                 (part_files, "resolve", resolve),
@@ -356,6 +350,8 @@ class World:
 
     def moment(self, name: str) -> None:
         """The running process has reached this point."""
+        if not self._troubles.armed:
+            return
         for waiting in list(self._troubles.armed):
             fault, spared = waiting
             if fault.moment != name:
@@ -498,7 +494,8 @@ class World:
         return self._troubles.odds[what] if is_now else 0.0
 
     def _passes(self, point: fault_points.FaultPoint, victim: fault_points.Victim) -> bool:
-        self.moment(f"{victim.value} {point.value}")
+        if self._troubles.armed:
+            self.moment(f"{victim.value} {point.value}")
         return False
 
     def damaged(self, data: bytes) -> bytes:

@@ -97,12 +97,13 @@ def _stages(
 
 def unit_order(request: StepRequest, level: Level) -> bytes:
     """The order for the units of one level; level 0 carries the request for the sources."""
-    return to_slot(
-        UnitOrder(
-            pipeline=request.pipeline,
-            attempt=request.attempt,
-            step=request.step,
-            level=level,
-            request=request if level == 0 else None,
-        )
+    order = UnitOrder(
+        pipeline=request.pipeline,
+        attempt=request.attempt,
+        step=request.step,
+        level=level,
+        request=request if level == 0 else None,
     )
+    if level == 0 and request.assignments:
+        return to_slot(order)
+    return pickle.dumps(order, protocol=5)  # only splits can be of the user's classes

@@ -46,16 +46,18 @@ class JobStatus(Enum):
 
 def status_of(regions: Iterable[RegionState]) -> JobStatus:
     """The job's status; when all regions have ended, the worst of theirs."""
-    found = set(regions)
+    found = list(regions)  # not a set: hashing a state costs more than comparing it
+    if all(state is RegionState.RUNNING for state in found):
+        return JobStatus.RUNNING
     ended = all(state.is_terminal for state in found)
     if RegionState.FAILED in found:
         return JobStatus.FAILED if ended else JobStatus.FAILING
-    if found & {RegionState.CANCELLING, RegionState.CANCELED}:
+    if RegionState.CANCELLING in found or RegionState.CANCELED in found:
         return JobStatus.CANCELED if ended else JobStatus.CANCELLING
     if RegionState.FAILING in found:
         return JobStatus.FAILING
     if RegionState.RESTARTING in found:
         return JobStatus.RESTARTING
-    if found == {RegionState.CREATED}:
+    if all(state is RegionState.CREATED for state in found):
         return JobStatus.CREATED
-    return JobStatus.FINISHED if found == {RegionState.FINISHED} else JobStatus.RUNNING
+    return JobStatus.FINISHED if ended else JobStatus.RUNNING

@@ -469,7 +469,8 @@ class SlotReport:
     """The event time of each subtask that has one."""
     idle_channels: dict[VertexId, int] = field(default_factory=dict)
     """Idle channels per subtask, where there are any; all of them for an idle source."""
-    next_timer: float | None = None
+    timer_in: float | None = None
+    """Seconds until its next timer is due; not a time, because the clocks of hosts differ."""
     busy_seconds: float = 0.0
     """How long the slot worked on this step."""
     worked: dict[VertexId, float] = field(default_factory=dict)

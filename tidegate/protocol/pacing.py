@@ -128,8 +128,8 @@ class NextStep:
                     due.append(0.0)
                 elif source.status is InputStatus.NOTHING_AVAILABLE and source.records:
                     self.wake()  # more input is likely
-            if report.next_timer is not None:
-                due.append(report.next_timer)
+            if report.timer_in is not None:
+                due.append(now + report.timer_in)
         self.due = min(due, default=None)
 
 

@@ -80,7 +80,7 @@ class UnitAnswer:
     packets: tuple[Packet, ...]
     marks: tuple[FailureMark, ...]
     report: SlotReport
-    """About the whole step so far, so that the last level reports everything."""
+    """About the whole step, from the last level; before that, empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +161,9 @@ class PipelineHost:
             for vertex in package.graph.vertices
             if vertex.pipeline == pipeline and slot < vertex.parallelism
         ]
+        self._last_level = max(
+            vertex.level for vertex in package.graph.vertices if vertex.pipeline == pipeline
+        )
         self._subtasks: dict[VertexId, Subtask] = {}
         self._edges: Mapping[int, Edge] = {edge.id: edge for edge in package.graph.edges}
         self._in_flight: dict[VertexId, list[tuple[Channel, list[StreamElement]]]] = {}
@@ -344,7 +347,9 @@ class PipelineHost:
         packets = tuple(self._outbox.take_packets())
         self._outbox.on_complete = None
         self._busy_seconds += time.monotonic() - started
-        return UnitAnswer(packets, tuple(self._marks.values()), self._report())
+        is_last = level == self._last_level
+        report = self._report() if is_last else SlotReport(slot=self._slot)
+        return UnitAnswer(packets, tuple(self._marks.values()), report)
 
     def _run_subtask(
         self,
@@ -504,7 +509,7 @@ class PipelineHost:
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             watermarks={id: w for id, s in subtasks.items() if (w := s.watermark) != NO_WATERMARK},
             idle_channels={id: idle for id, s in subtasks.items() if (idle := s.idle_channels)},
-            next_timer=min(timers, default=None),
+            timer_in=min(timers) - self._clock.time() if timers else None,
             busy_seconds=self._busy_seconds,
             worked={id: s.worked for id, s in subtasks.items()},
             sent={edge: traffic for each in sent.values() for edge, traffic in each.items()},

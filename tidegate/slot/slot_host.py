@@ -231,6 +231,8 @@ class SlotHost:
 
     def _answer_who_can_be(self) -> None:
         """Answer requests whose unit is sealed or stale."""
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
         for pipeline, key, answer in waiting:
             match self._machine.ask(pipeline, key):

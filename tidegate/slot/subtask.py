@@ -130,6 +130,8 @@ class Subtask:
         snapshotter: Snapshotter,
     ) -> None:
         self.vertex = vertex
+        self.name = f"{vertex.name} ({contexts[0].subtask + 1}/{contexts[0].parallelism})"
+        """Like "Map -> Filter (1/2)"."""
         self.source = operators[0] if isinstance(operators[0], SourceOperator) else None
         self.failure: TidegateError | None = None
         self.is_finished = self._owes_end = contexts[0].has_ended
@@ -356,12 +358,6 @@ class Subtask:
             timer for operator in self._operators if (timer := operator.next_timer()) is not None
         ]
         return min(due, default=None)
-
-    @property
-    def name(self) -> str:
-        """Like "Map -> Filter (1/2)"."""
-        context = self._contexts[0]
-        return f"{self.vertex.name} ({context.subtask + 1}/{context.parallelism})"
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Metrics of functions, by operator and name."""

@@ -83,7 +83,7 @@ def test_steps_do_not_become_longer_than_two_seconds(size):
 
 def report(*statuses, timer=None, room=None):
     sources = {i: SourceReport(0, status, None) for i, status in enumerate(statuses)}
-    return SlotReport(slot=0, sources=sources, next_timer=timer, room=room)
+    return SlotReport(slot=0, sources=sources, timer_in=timer, room=room)
 
 
 def step(number, tries=1):
@@ -99,14 +99,14 @@ def due(*reports, now=100.0, discovery=None):
 
 def test_the_next_step_is_due_at_once_while_any_source_has_more():
     idle, busy = InputStatus.NOTHING_AVAILABLE, InputStatus.MORE_AVAILABLE
-    assert due(report(idle, timer=130.0), report(busy)) == 0.0
+    assert due(report(idle, timer=30.0), report(busy)) == 0.0
 
 
 def test_sources_wait_until_the_last_operator_has_room():
     busy = InputStatus.MORE_AVAILABLE
     assert due(report(busy, room=5), report(busy)) == 0.0
     assert due(report(busy, room=5), report(busy, room=0)) is None
-    assert due(report(busy, room=0), report(busy, timer=110.0)) == 110.0
+    assert due(report(busy, room=0), report(busy, timer=10.0)) == 110.0
 
 
 def test_an_idle_pipeline_waits_to_be_called():
@@ -116,12 +116,12 @@ def test_an_idle_pipeline_waits_to_be_called():
 
 def test_the_first_timer_calls():
     idle = InputStatus.NOTHING_AVAILABLE
-    assert due(report(idle, timer=130.0), report(idle, timer=110.0), report(idle)) == 110.0
+    assert due(report(idle, timer=30.0), report(idle, timer=10.0), report(idle)) == 110.0
 
 
 def test_enumerators_that_may_find_more_are_asked_again():
     assert due(report(InputStatus.NOTHING_AVAILABLE), discovery=1.0) == 101.0
-    assert due(report(InputStatus.NOTHING_AVAILABLE, timer=100.5), discovery=1.0) == 100.5
+    assert due(report(InputStatus.NOTHING_AVAILABLE, timer=0.5), discovery=1.0) == 100.5
 
 
 @pytest.fixture

@@ -306,3 +306,26 @@ def test_a_stop_that_some_slots_know_to_be_aborted_holds_nobody_up(pipeline):
     assert aborted.caller.calls(aborted.is_available), "its source is halted until it is stepped"
     subject.step(2)
     assert sorted(subject.outside.records()) == [0, 1, 2, 3]
+
+
+class Alarm(MapOperator):
+    """Has a timer at this time of the slot's clock."""
+
+    def next_timer(self):
+        return 102.5
+
+
+def test_the_next_timer_is_reported_by_how_long_it_takes(pipeline):
+    """The clock of the driver may show another time: a step that comes too early is repeated."""
+    subject = pipeline(collected(apply(Alarm(abs), read(range(4)))), parallelism=1)
+    assert [report.timer_in for report in subject.step(1, records=1)] == [2.5]
+    subject.outside.clock.advance(2.0)
+    assert [report.timer_in for report in subject.step(2, records=1)] == [0.5]
+
+
+def test_only_the_last_level_reports(pipeline):
+    subject = pipeline(collected(Upstream(read(range(4)), Rebalance())), parallelism=1)
+    request = subject.requests.make(1, records=4)
+    first = subject.hosts[0].run(1, 0, (), (), request)
+    assert first.report.records_in == {}
+    assert subject.hosts[0].run(1, 1, ()).report.records_in[0] == 4
