@@ -47,6 +47,8 @@ def test_every_schedule_goes_well():
         (41814, ANY),  # a rival starts while the checkpoints of an ended job are removed
         (70117, ANY),  # a checkpoint is aborted before an earlier one is published
         (40592, ANY),  # many processes wait for servers at the same time
+        (51214, ANY),  # a directory is claimed after the job has ended and removed it
+        (51318, ANY),  # a driver waits for its slots when another one has run the job
         (30064, AIMED),  # a checkpoint cannot be read when the job is rescaled
         (30283, AIMED),  # messages arrive between a rescaled job and its successor
         (30356, AIMED),  # the job ends while a rival starts

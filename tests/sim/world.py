@@ -231,7 +231,13 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """All slots end with the job, at the latest with their lease and what they close."""
+        """All slots end with the job, at the latest with their lease and what they close.
+
+        A driver that still waits for its slots does not know that another one has run its job.
+        """
+        limit = self.sim.later(QUIET_SECONDS, "--- too late", self._too_late)
+        self.sim.run_while(lambda: any(driver.is_alive for driver in self.drivers))
+        limit.cancel()
         seconds = 4 * LEASE_SECONDS + CLOSING_SECONDS
         until = self.sim.now + seconds
         left = [slot for slot in self.slots if slot.is_alive]
@@ -305,6 +311,15 @@ class World:
             return None
         self.origin = stop.url
         return stop.url
+
+    def is_over_for(self, job_id: str) -> bool:
+        """Whether a driver starts so late that the job is over and removed: it is another run."""
+        before = [each.master.checkpoints.home for each in self.drivers if each.master is not None]
+        return (
+            bool(before)
+            and all(home.job_id != job_id for home in before)
+            and not any(p.startswith(f"{h.directory}/") for h in before for p in self.bucket.blobs)
+        )
 
     @property
     def _may_have_rival(self) -> bool:

@@ -20,11 +20,8 @@ class Ownership:
 
     epoch: int
     proof: bytes
-
-    @property
-    def is_first(self) -> bool:
-        """Whether nobody has owned the directory before, or all files of its owners are gone."""
-        return self.epoch == 1
+    is_first: bool
+    """Whether nobody has owned the directory before, or all files of its owners are gone."""
 
     @classmethod
     def claim(cls, store: BlobStore, job_name: str = "") -> tuple[Ownership, list[str]]:
@@ -49,7 +46,7 @@ class Ownership:
         # Oldest first: a replaced owner finds its own file gone, or that of its successor.
         for earlier in sorted(epochs - {epoch}):
             store.delete(owner_of(earlier))
-        return cls(epoch, proof), present
+        return cls(epoch, proof, is_first=epochs == {epoch}), present
 
     def is_held(self, store: BlobStore) -> bool:
         """Whether no other driver has taken over the directory."""

@@ -66,6 +66,22 @@ def test_a_job_whose_checkpoints_are_removed_while_another_driver_starts_does_no
     assert not directory.exists()
 
 
+def test_a_job_that_ends_while_another_driver_claims_its_directory_does_not_run_again(
+    directory, settings, monkeypatch
+):
+    """The claim arrives after everything else is gone."""
+
+    def created_too_late(store, path, data):
+        shutil.rmtree(directory, ignore_errors=True)
+        return create(store, path, data)
+
+    create = LocalStore.create_if_absent
+    monkeypatch.setattr(LocalStore, "create_if_absent", created_too_late)
+    with pytest.raises(JobStopped, match="has ended while this driver started"):
+        home.open_home("job", settings)
+    assert not directory.exists()
+
+
 def test_a_job_without_checkpoints_continues_under_its_id(tmp_path, settings):
     CheckpointStore(LocalStore(tmp_path / "begun"), "job")
     assert home.open_home("job", settings).job_id == "begun"
