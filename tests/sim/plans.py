@@ -48,6 +48,10 @@ KINDS = {
     "cancel": 1,
 }
 """What can befall a job, or be asked for by its user, and how often it is drawn."""
+OF_MACHINES = ("lose an executor", "a machine crashes")
+"""Some plans have one of these in addition; the others are those of earlier versions."""
+ALL_KINDS = (*KINDS, *OF_MACHINES)
+BETWEEN_LEVELS = "the next level starts"
 _OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
 POINTS = tuple(f"{victim.value} {point.value}" for victim in Victim for point in FaultPoint)
 MOMENTS = (
@@ -152,6 +156,7 @@ class Plan:
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
+        is_any = wish == ANY
         if wish == ANY and (drawn := rnd.random()) < 0.4:
             wish = rnd.choice(THEMES if drawn < 0.3 else CORNERS)
 
@@ -212,6 +217,9 @@ class Plan:
         horizon = length / program.rate + 6
         faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
         faults += [_draw_fault(rnd, horizon, replace(wish, kinds=(k,))) for k in wish.always]
+        if is_any and (of_machines := random.Random(f"{seed}/machines")).random() < 0.25:
+            more = tuple(f"{kind}{moment}" for kind in OF_MACHINES for moment in _moments(wish))
+            faults.append(_draw_fault(of_machines, horizon, replace(wish, kinds=more)))
         return cls(
             seed,
             program,
@@ -237,8 +245,14 @@ def _restarts(milliseconds: int) -> dict[str, Any]:
     }
 
 
+def _moments(wish: Wish) -> list[str]:
+    """At which moments its faults strike, if that is decided."""
+    decided = sorted({kind[len(kind.partition(" @ ")[0]) :] for kind in wish.kinds})
+    return [*decided, f" @ {BETWEEN_LEVELS}"]
+
+
 def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
-    weights = [KINDS[each.partition(" @ ")[0]] for each in wish.kinds]
+    weights = [KINDS.get(each.partition(" @ ")[0], 1) for each in wish.kinds]
     [drawn] = rnd.choices(wish.kinds, weights)
     kind, _, moment = drawn.partition(" @ ")
     if moment:

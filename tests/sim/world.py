@@ -16,20 +16,19 @@ from unittest.mock import patch
 
 import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule, and it draws)
 
-from tests.sim import kafka_clients, postgres
+from tests.sim import files, kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
-from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
-from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
+from tests.sim.plans import LEASE_SECONDS, OF_MACHINES, SAVEPOINTS, Fault, Plan
 from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
+from tests.sim.tasks import EXECUTORS
 from tests.sim.tides import Attempts
 from tidegate.checkpoint.metadata import CheckpointMetadata
-from tidegate.connectors.files import part_files
 from tidegate.core import fault_points
 from tidegate.core.errors import (
     ExternalError,
@@ -54,7 +53,7 @@ from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.transport import shipping
 
 BANKS: dict[str, type[Bank]] = {
-    "files": Files,
+    "files": files.Files,
     "kafka": Kafka,
     "postgres": postgres.Postgres,
 }
@@ -185,7 +184,7 @@ class World:
                 (dataclasses, "fields", _fields),
                 (slot_host, "unpack", unpack),
                 (slot_host, "_memory", lambda: None),
-                (part_files, "resolve", resolve),
+                *files.PATCHES,
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
                 (restored_state, "_REPORTED_BYTES", 64),
                 (shipping, "_local_modules", lambda: modules),
@@ -391,7 +390,10 @@ class World:
         if process is not None and at_once and is_victim:
             self._last_fault = fault.kind
             process.die_now()
-        if at_once and not fault.kind.startswith(("kill", "start", "give")):
+        if at_once and fault.kind in OF_MACHINES and victim is not None:
+            self._befall(fault, victim)
+            victim.die_now()
+        if at_once and not fault.kind.startswith(("kill", "start", "give", *OF_MACHINES)):
             self._befall(fault, victim)
             return
         delay = 0.0 if at_once else self.sim.delay(0.02)
@@ -424,6 +426,12 @@ class World:
                 slot.cluster.start_again(slot.incarnation.slot)
             case "give a slot up" if slot:
                 slot.cluster.give_up(slot.incarnation.slot)
+            case "lose an executor" | "a machine crashes" if slot:
+                executor = which % EXECUTORS if victim is None else victim.executor
+                if fault.kind == "a machine crashes":
+                    for bank in self.banks:
+                        bank.crash(slot.cluster.on_executor(executor))
+                slot.cluster.lose_executor(executor)
             case "kill the driver" if driver:
                 driver.die()
             case "put the driver to sleep" if driver:
@@ -450,6 +458,8 @@ class World:
                 self._troubles.flips += 1
             case "user code fails":
                 self._troubles.user_fails += 1
+            case "a clock jumps" if driver and which % 4 == 0:
+                driver.wall_error += 4 * amount - 2
             case "a clock jumps" if slot:
                 slot.wall_error += 4 * amount - 2
             case "cancel" if driver and driver.master:

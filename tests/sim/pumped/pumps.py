@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.clockwork import Wrong
 from tests.sim.pumped.lines import LineEnd
 from tests.sim.pumped.threads import SimulatedThread, current_thread, wait
+from tests.sim.tasks import executor_of
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, JobId, PipelineId, SlotIndex
 from tidegate.exchange.choice import FallbackExchange
@@ -100,6 +101,12 @@ class SimulatedSpark:
         for job in self.jobs:
             if job.group == group:
                 job.end("it was canceled")
+
+    def lose_executor(self, number: int) -> None:
+        for job in self.jobs:
+            for pump in list(job.pumps.values()):
+                if not job.is_over and executor_of(pump.slot, pump.level) == number:
+                    pump.die()
 
     def stop(self) -> None:
         """The driver is gone, and its jobs with it."""
