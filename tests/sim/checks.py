@@ -429,7 +429,7 @@ class Checks:
                 self._check_counts(bank, expected, is_drained=drained is not None)
             rivals = {"start a rival", "put the driver to sleep"}
             has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
-            is_same_job = self.program.sink == "committer" or world.origin == "latest"
+            is_same_job = self.program.sink == "committer" or world.is_one_job
             left = {**bank.prepared, **(bank.open if self.program.has_server else {})}
             if is_same_job and self.program.sink != "function" and left and not has_rivals:
                 raise Wrong(f"nobody settles {sorted(left)}")

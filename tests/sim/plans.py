@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.sim.programs import Program
+from tests.sim.programs import LISTING, Program
 from tests.sim.tides import KINDS as TIMES
 from tests.sim.tides import fitting
 from tidegate.core.fault_points import FaultPoint, Victim
@@ -52,6 +52,8 @@ OF_MACHINES = ("lose an executor", "a machine crashes")
 """Some plans have one of these in addition; the others are those of earlier versions."""
 ALL_KINDS = (*KINDS, *OF_MACHINES)
 BETWEEN_LEVELS = "the next level starts"
+RARE = ("RESTARTING publishing", "CANCELLING", "CANCELLING publishing")
+"""States of the driver that are moments, too."""
 _OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
 POINTS = tuple(f"{victim.value} {point.value}" for victim in Victim for point in FaultPoint)
 MOMENTS = (
@@ -133,6 +135,78 @@ CORNERS = (
     ),
 )
 """States that hardly last: what is being published when the job is canceled or restarts."""
+_AT_ONCE = {"concurrent": 3, "unaligned": False, "interval": 300, "inline": "0 b"}
+_SLOWLY = ("storage is slow @ metadata is created", "storage is slow @ state is written")
+RARITIES = (
+    Wish(
+        tuple(f"{kind} @ {state}" for kind in ALL_KINDS for state in RARE[1:]),
+        always=(*_SLOWLY, "cancel @ metadata is created"),
+        traits={"faults": 6, "retained": 1},
+    ),
+    Wish(
+        tuple(f"{kind} @ {RARE[0]}" for kind in ALL_KINDS),
+        always=(*_SLOWLY, "kill a slot @ metadata is created"),
+        traits={"faults": 6, "interval": 300},
+    ),
+    Wish(
+        ("storage is slow", *ALL_KINDS),
+        always=(*_SLOWLY, "storage is slow"),
+        traits={**_AT_ONCE, "tolerable": 0, "timeout": 1},
+    ),
+    Wish(
+        (
+            "storage fails @ state is written",
+            "storage fails @ metadata is created",
+            "kill a slot @ metadata is created",
+            "user code fails @ metadata is created",
+            "savepoint @ metadata is created",
+            "cancel @ metadata is created",
+            "checkpoint",
+        ),
+        always=_SLOWLY,
+        traits={**_AT_ONCE, "pipelines": 2, "failover": "region", "faults": 4},
+    ),
+    Wish(
+        (
+            f"user code fails @ {LISTING}",
+            f"cancel @ {LISTING}",
+            "user code fails @ metadata is created",
+            "kill a slot @ metadata is created",
+            "cancel @ metadata is created",
+        ),
+        always=(*[f"user code fails @ {LISTING}"] * 3, "storage is slow @ metadata is created"),
+        traits={
+            **_AT_ONCE,
+            "discovers": True,
+            "time": "",
+            "pipelines": 2,
+            "failover": "region",
+            "delay": 500,
+        },
+    ),
+    Wish(
+        (
+            "put a slot to sleep",
+            "user code fails @ metadata is created",
+            "kill a slot @ metadata is created",
+            "cancel @ metadata is created",
+        ),
+        moments=("a deployment arrives",),
+        always=("put a slot to sleep", *_SLOWLY),
+        traits={**_AT_ONCE, "sink": "kafka", "timeout": 30, "faults": 4},
+    ),
+    Wish(
+        (
+            "start a rival @ metadata is created",
+            "kill the driver @ a process registers",
+            "kill the driver @ a deployment arrives",
+            "put the driver to sleep @ metadata is created",
+        ),
+        always=_SLOWLY,
+        traits={**_AT_ONCE, "faults": 6},
+    ),
+)
+"""Where chance leads almost never."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -157,7 +231,9 @@ class Plan:
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
         is_any = wish == ANY
-        if wish == ANY and (drawn := rnd.random()) < 0.4:
+        if is_any and (rarities := random.Random(f"{seed}/rarities")).random() < 0.2:
+            wish = rarities.choice(RARITIES)
+        elif is_any and (drawn := rnd.random()) < 0.4:
             wish = rnd.choice(THEMES if drawn < 0.3 else CORNERS)
 
         def choose(trait: str, *options: Any) -> Any:

@@ -45,6 +45,7 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
 
 TIMER_SECONDS = 0.5
+LISTING = "a source lists its splits"
 LAST_WORDS_SECONDS = 4.0
 """Streams end this long after their last record, so that all timers are due by then."""
 
@@ -161,6 +162,7 @@ class Discovery(SplitEnumerator):
         self._count = len(program.streams[pipeline])
 
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
+        world().moment(LISTING)
         if self._given:  # what fails before is a mistake of the user's
             world().user_code(self._pipeline)
         known = self._count

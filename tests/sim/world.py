@@ -23,7 +23,7 @@ from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.kafka import Kafka
-from tests.sim.plans import LEASE_SECONDS, OF_MACHINES, SAVEPOINTS, Fault, Plan
+from tests.sim.plans import LEASE_SECONDS, OF_MACHINES, RARE, SAVEPOINTS, Fault, Plan
 from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
 from tests.sim.tasks import EXECUTORS
@@ -321,6 +321,12 @@ class World:
         )
 
     @property
+    def is_one_job(self) -> bool:
+        """Not if it has started from a savepoint, or was canceled before its first checkpoint."""
+        masters = [driver.master for driver in self.drivers if driver.master is not None]
+        return self.origin == "latest" and len({each.job_id for each in masters}) == 1
+
+    @property
     def _may_have_rival(self) -> bool:
         """A job started from a savepoint is a new one: nothing protects it from a rival."""
         return self.origin == "latest"
@@ -572,12 +578,17 @@ class World:
         fails = self._troubles.calls.get(kind) in (None, what) and sim.chance(self._odds(kind))
         if kind == "storage" and sim.chance(self._odds("slowness")):
             sim.meanwhile(sim.delay(0.5))
-        elif kind == "storage" and len(self.drivers) > 1 and sim.chance(0.1):
+        elif kind == "storage" and self._has_several_drivers and sim.chance(0.1):
             sim.meanwhile(sim.delay(0.1))
         is_late = fails and sim.chance(0.5)
         if fails and not is_late:
             raise failure
         return fails
+
+    @property
+    def _has_several_drivers(self) -> bool:
+        """Others act between two calls to the storage, as long as there are faults."""
+        return len(self.drivers) > 1 and not self._is_quiet
 
     def lost(self, process: SlotProcess) -> None:
         for bank in self.banks:
@@ -592,6 +603,8 @@ class World:
         state += " publishing" if pending.is_publishing else " pending" if pending._pending else ""
         name = type(getattr(event, "message", event)).__name__
         self.coverage[state, name, self._last_fault] += 1
+        if state in RARE:
+            self.moment(state)
 
 
 class _Call:
