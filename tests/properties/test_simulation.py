@@ -13,7 +13,7 @@ import pytest
 from tests.effort import times
 from tests.sim.__main__ import outcome_of, shrunk
 from tests.sim.bugs import BUGS
-from tests.sim.plans import ANY, Plan, Wish
+from tests.sim.plans import ANY, RARITIES, Plan, Wish
 
 ROOT = Path(__file__).parents[2]
 FIRST_SEED = int(os.environ.get("TIDEGATE_SEED", "0"))
@@ -47,6 +47,11 @@ def test_every_schedule_goes_well():
         (41814, ANY),  # a rival starts while the checkpoints of an ended job are removed
         (70117, ANY),  # a checkpoint is aborted before an earlier one is published
         (40592, ANY),  # many processes wait for servers at the same time
+        (51214, ANY),  # a directory is claimed after the job has ended and removed it
+        (51318, ANY),  # a driver waits for its slots when another one has run the job
+        (60633, ANY),  # a job is canceled before its first checkpoint while a slot is out of reach
+        (70004, ANY),  # the owner of a job without checkpoints cannot be read when a rival starts
+        (116, RARITIES[4]),  # several drivers need quick answers of the storage
         (30064, AIMED),  # a checkpoint cannot be read when the job is rescaled
         (30283, AIMED),  # messages arrive between a rescaled job and its successor
         (30356, AIMED),  # the job ends while a rival starts

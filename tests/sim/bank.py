@@ -72,6 +72,9 @@ class Bank:
         for transaction in [t for t in self.open if self.owners[t] is process]:
             del self.open[transaction]
 
+    def crash(self, processes: Sequence[Any]) -> None:
+        """The machine of these processes crashes: what it has not stored durably is lost."""
+
     @property
     def settled(self) -> set[Any]:
         """The records that are committed, prepared, or were so until the system dropped them."""

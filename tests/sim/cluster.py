@@ -13,7 +13,7 @@ from tests.sim.plans import HEARTBEAT_SECONDS
 from tests.sim.pumped.lines import LineEnd, connected
 from tests.sim.pumped.pumps import PumpedExchange
 from tests.sim.pumped.threads import SimulatedThread
-from tests.sim.tasks import StepJob
+from tests.sim.tasks import EXECUTORS, StepJob
 from tidegate.core.errors import LineClosed, TidegateError
 from tidegate.core.ids import Address, PipelineId, SlotIndex
 from tidegate.core.permit import Permit
@@ -63,6 +63,7 @@ class SlotProcess(Process):
         super().__init__(world.sim, f"slot {incarnation.slot}.{len(world.slots)}")
         self.world, self.cluster, self.incarnation = world, cluster, incarnation
         self.number = len(world.slots)
+        self.executor = incarnation.slot % (EXECUTORS - 1)
         world.slots.append(self)
         self.is_cut = self.is_out_of_reach = self.has_left = False
         self.has_been_accepted = False
@@ -238,10 +239,10 @@ class SimulatedCluster:
 
     def __init__(self, world: World, driver: DriverProcess) -> None:
         self.world, self.driver, self.sim = world, driver, world.sim
-        jobs = StepJobs(self)
+        self._step_jobs = StepJobs(self)
         mode = world.plan.exchange
-        self.pumped = None if mode == "jobs" else PumpedExchange(self, jobs, mode)
-        self._exchange: Exchange = self.pumped or jobs
+        self.pumped = None if mode == "jobs" else PumpedExchange(self, self._step_jobs, mode)
+        self._exchange: Exchange = self.pumped or self._step_jobs
         self._post: Callable[[ClusterEvent], None] = lambda event: None
         self._jobs: dict[SlotIndex, int] = {}
         self._running: dict[SlotIndex, SlotProcess] = {}
@@ -289,6 +290,19 @@ class SimulatedCluster:
         if self._jobs.pop(slot, None) is not None:
             self._running.pop(slot, None)
             self.post(SlotJobEnded(slot, "Spark gave it up"))
+
+    def on_executor(self, number: int) -> list[SlotProcess]:
+        """The processes of its slots; those that were replaced, too."""
+        return [p for p in self._processes.values() if p.is_alive and p.executor == number]
+
+    def lose_executor(self, number: int) -> None:
+        """With slots, pumps, and what tasks have left there. The running process ends by itself."""
+        for process in self.on_executor(number):
+            if process is not self.sim.current:
+                process.die()
+        if self.pumped is not None:
+            self.pumped.spark.lose_executor(number)
+        self._step_jobs.lose(number)
 
     def process_ended(self, process: SlotProcess, reason: str, *, comes_back: bool) -> None:
         slot, launch = process.incarnation.slot, process.incarnation.launch
@@ -354,6 +368,10 @@ class StepJobs:
     def cancel_step(self, pipeline: Pipeline) -> None:
         if pipeline.id in self._steps:
             self._steps[pipeline.id].end(StepCanceled("it was canceled"))
+
+    def lose(self, executor: int) -> None:
+        for job in self._steps.values():
+            job.lose(executor)
 
     def end_steps(self) -> None:
         """Nothing is held for them."""

@@ -47,11 +47,15 @@ class DriverProcess(Process):
 
     def _begin(self, graph: Any, predecessor: JobMaster | None) -> None:
         world = self.world
-        values = {**world.plan.settings, "execution.state-recovery.path": world.origin}
+        origin = world.origin
+        values = {**world.plan.settings, "execution.state-recovery.path": origin}
         settings = Settings.of(values)
         home: CheckpointHome | None = None if predecessor is None else predecessor.checkpoints.home
         try:
             checkpoints = JobCheckpoints.open(graph, settings, self, home)
+            if origin == "latest" and world.is_over_for(checkpoints.job_id):
+                self.is_alive = False
+                return
             self.cluster = SimulatedCluster(world, self)
             inbox = _Inbox()
             inbox.wake = self._wake  # type: ignore[method-assign]

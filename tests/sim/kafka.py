@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from ast import literal_eval
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -126,9 +126,7 @@ class Kafka(Server):
         ongoing = sorted(name for name, each in self.ids.items() if each.state is State.ONGOING)
         if ongoing:
             found = self.ids[ongoing[which % len(ongoing)]]
-            if found.transaction in self.prepared:
-                self.aborted_by_itself.add(found.name)
-                self.dropped += self.prepared[found.transaction]
+            self._drop(found)
             world().sim.note(f"    time runs out for {found.transaction}")
             self._fence(found)
 
@@ -175,6 +173,32 @@ class Kafka(Server):
         found.timeout_ms = timeout_ms
         found.state = State.EMPTY
         return found
+
+    def take_over_late(self, name: str, timeout_ms: int) -> None:
+        """A request to take an id over, which nobody waits for any more, arrives."""
+        found = self.ids.get(name)
+        if found is not None and found.state is State.ONGOING:
+            self._drop(found)
+        self.init(name, timeout_ms)
+
+    def _drop(self, found: TransactionalId) -> None:
+        """Nobody who knows what is prepared asks for this."""
+        if found.transaction in self.prepared:
+            self.aborted_by_itself.add(found.name)
+            self.dropped += self.prepared[found.transaction]
+
+    def later(self, act: Callable[[], None]) -> None:
+        """A request that is not answered arrives later, if at all."""
+        sim = world().sim
+
+        def arrive() -> None:
+            try:
+                act()
+            except kafka_errors.KafkaError as refusal:
+                sim.note(f"    nobody hears of {refusal!r}")
+
+        if sim.chance(0.3):
+            sim.later(sim.delay(1.0), "a request arrives late", arrive)
 
     def _fence(self, found: TransactionalId) -> None:
         transaction = found.transaction

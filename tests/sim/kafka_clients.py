@@ -20,7 +20,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
 from tests.sim.bank import at_moment
-from tests.sim.clockwork import Process, world
+from tests.sim.clockwork import Killed, Process, world
 from tests.sim.kafka import LONGEST_TIMEOUT_MS, NODES, PARTITIONS, Kafka
 from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.kafka import broker_client, producing, transactional_writer
@@ -83,8 +83,11 @@ class SimulatedProducer:
             found = self._kafka.init(self._id, self._timeout_ms)
             self._producer_id, self._epoch = found.producer_id, found.epoch
 
-        at_moment("a transaction begins", init)
-        self._until(timeout, "begin", init)
+        def init_late() -> None:
+            self._kafka.take_over_late(self._id, self._timeout_ms)
+
+        _at_moment(self._kafka, "a transaction begins", init, init_late)
+        self._until(timeout, "begin", init, init_late)
 
     def begin_transaction(self) -> None:
         """The brokers hear of it with the first message."""
@@ -112,18 +115,24 @@ class SimulatedProducer:
         def abort() -> None:
             self._kafka.end(self._id, self._producer_id, self._epoch, commits=False)
 
-        self._until(timeout, "abort", abort)
+        self._until(timeout, "abort", abort, abort)
 
-    def _until(self, timeout: float, what: str, act: Callable[[], None]) -> None:
+    def _until(
+        self, timeout: float, what: str, act: Callable[[], None], late: Callable[[], None]
+    ) -> None:
         sim = world().sim
         deadline = sim.monotonic() + timeout
         while True:
+            is_run = False
             try:
                 with self._kafka.called(what):
+                    is_run = True
                     self._require_loaded()
                     act()
                 return
             except kafka_errors.KafkaError as error:
+                if not is_run:
+                    self._kafka.later(late)
                 if not error.retriable:
                     raise _raised(error.errno) from None
                 if sim.monotonic() + _PAUSE_SECONDS > deadline:
@@ -160,6 +169,25 @@ class SimulatedProducer:
         message = SimpleNamespace(topic=lambda: TOPIC)
         self._on_delivery(KafkaError(code, "not delivered"), message)
         self.purge()
+
+
+def _at_moment(
+    kafka: Kafka, moment: str, act: Callable[[], None], late: Callable[[], None]
+) -> None:
+    """What a dying process has asked for arrives at once, later, or never."""
+    is_run = False
+
+    def once() -> None:
+        nonlocal is_run
+        is_run = True
+        act()
+
+    try:
+        at_moment(moment, once)
+    except Killed:
+        if not is_run:
+            kafka.later(late)
+        raise
 
 
 def _raised(code: int) -> KafkaException:
@@ -199,9 +227,9 @@ class SimulatedConnections:
         kafka = self._kafka
         match request:
             case InitProducerIdRequest():
-                return self._coordinated(request, node_id, "abort", self._init)
+                return self._coordinated(request, node_id, "abort", self._init, self._init_late)
             case EndTxnRequest():
-                return self._coordinated(request, node_id, "commit", self._end)
+                return self._coordinated(request, node_id, "commit", self._end, self._end)
         with kafka.called(_CALLS.get(type(request), "look"), acts=False):
             match request:
                 case FindCoordinatorRequest():
@@ -226,19 +254,34 @@ class SimulatedConnections:
         raise AssertionError(f"nobody answers to {request}")
 
     def _coordinated(
-        self, request: Any, node: int | None, what: str, act: Callable[[Any], None]
+        self,
+        request: Any,
+        node: int | None,
+        what: str,
+        act: Callable[[Any], None],
+        late: Callable[[Any], None],
     ) -> Any:
         """What changes something; who dies may have asked for it."""
         is_commit = what == "commit"
         moment = "a transaction is committed" if is_commit else "a leftover is aborted"
-        at_moment(moment, lambda: act(request))
-        with self._kafka.called(what):
-            try:
-                self._require_coordinator(request.transactional_id, node)
-                act(request)
-            except kafka_errors.BrokerResponseError as error:
-                return _answer(error)
+        is_run = False
+        _at_moment(self._kafka, moment, lambda: act(request), lambda: late(request))
+        try:
+            with self._kafka.called(what):
+                is_run = True
+                try:
+                    self._require_coordinator(request.transactional_id, node)
+                    act(request)
+                except kafka_errors.BrokerResponseError as error:
+                    return _answer(error)
+        except kafka_errors.KafkaConnectionError:
+            if not is_run:
+                self._kafka.later(lambda: late(request))
+            raise
         return _answer()
+
+    def _init_late(self, request: Any) -> None:
+        self._kafka.take_over_late(request.transactional_id, request.transaction_timeout_ms)
 
     def _init(self, request: Any) -> None:
         self._kafka.init(request.transactional_id, request.transaction_timeout_ms)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.sim.programs import Program
+from tests.sim.programs import LISTING, Program
 from tests.sim.tides import KINDS as TIMES
 from tests.sim.tides import fitting
 from tidegate.core.fault_points import FaultPoint, Victim
@@ -48,6 +48,12 @@ KINDS = {
     "cancel": 1,
 }
 """What can befall a job, or be asked for by its user, and how often it is drawn."""
+OF_MACHINES = ("lose an executor", "a machine crashes")
+"""Some plans have one of these in addition; the others are those of earlier versions."""
+ALL_KINDS = (*KINDS, *OF_MACHINES)
+BETWEEN_LEVELS = "the next level starts"
+RARE = ("RESTARTING publishing", "CANCELLING", "CANCELLING publishing")
+"""States of the driver that are moments, too."""
 _OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
 POINTS = tuple(f"{victim.value} {point.value}" for victim in Victim for point in FaultPoint)
 MOMENTS = (
@@ -129,6 +135,78 @@ CORNERS = (
     ),
 )
 """States that hardly last: what is being published when the job is canceled or restarts."""
+_AT_ONCE = {"concurrent": 3, "unaligned": False, "interval": 300, "inline": "0 b"}
+_SLOWLY = ("storage is slow @ metadata is created", "storage is slow @ state is written")
+RARITIES = (
+    Wish(
+        tuple(f"{kind} @ {state}" for kind in ALL_KINDS for state in RARE[1:]),
+        always=(*_SLOWLY, "cancel @ metadata is created"),
+        traits={"faults": 6, "retained": 1},
+    ),
+    Wish(
+        tuple(f"{kind} @ {RARE[0]}" for kind in ALL_KINDS),
+        always=(*_SLOWLY, "kill a slot @ metadata is created"),
+        traits={"faults": 6, "interval": 300},
+    ),
+    Wish(
+        ("storage is slow", *ALL_KINDS),
+        always=(*_SLOWLY, "storage is slow"),
+        traits={**_AT_ONCE, "tolerable": 0, "timeout": 1},
+    ),
+    Wish(
+        (
+            "storage fails @ state is written",
+            "storage fails @ metadata is created",
+            "kill a slot @ metadata is created",
+            "user code fails @ metadata is created",
+            "savepoint @ metadata is created",
+            "cancel @ metadata is created",
+            "checkpoint",
+        ),
+        always=_SLOWLY,
+        traits={**_AT_ONCE, "pipelines": 2, "failover": "region", "faults": 4},
+    ),
+    Wish(
+        (
+            f"user code fails @ {LISTING}",
+            f"cancel @ {LISTING}",
+            "user code fails @ metadata is created",
+            "kill a slot @ metadata is created",
+            "cancel @ metadata is created",
+        ),
+        always=(*[f"user code fails @ {LISTING}"] * 3, "storage is slow @ metadata is created"),
+        traits={
+            **_AT_ONCE,
+            "discovers": True,
+            "time": "",
+            "pipelines": 2,
+            "failover": "region",
+            "delay": 500,
+        },
+    ),
+    Wish(
+        (
+            "put a slot to sleep",
+            "user code fails @ metadata is created",
+            "kill a slot @ metadata is created",
+            "cancel @ metadata is created",
+        ),
+        moments=("a deployment arrives",),
+        always=("put a slot to sleep", *_SLOWLY),
+        traits={**_AT_ONCE, "sink": "kafka", "timeout": 30, "faults": 4},
+    ),
+    Wish(
+        (
+            "start a rival @ metadata is created",
+            "kill the driver @ a process registers",
+            "kill the driver @ a deployment arrives",
+            "put the driver to sleep @ metadata is created",
+        ),
+        always=_SLOWLY,
+        traits={**_AT_ONCE, "faults": 6},
+    ),
+)
+"""Where chance leads almost never."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -152,7 +230,10 @@ class Plan:
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
-        if wish == ANY and (drawn := rnd.random()) < 0.4:
+        is_any = wish == ANY
+        if is_any and (rarities := random.Random(f"{seed}/rarities")).random() < 0.2:
+            wish = rarities.choice(RARITIES)
+        elif is_any and (drawn := rnd.random()) < 0.4:
             wish = rnd.choice(THEMES if drawn < 0.3 else CORNERS)
 
         def choose(trait: str, *options: Any) -> Any:
@@ -212,6 +293,9 @@ class Plan:
         horizon = length / program.rate + 6
         faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
         faults += [_draw_fault(rnd, horizon, replace(wish, kinds=(k,))) for k in wish.always]
+        if is_any and (of_machines := random.Random(f"{seed}/machines")).random() < 0.25:
+            more = tuple(f"{kind}{moment}" for kind in OF_MACHINES for moment in _moments(wish))
+            faults.append(_draw_fault(of_machines, horizon, replace(wish, kinds=more)))
         return cls(
             seed,
             program,
@@ -237,8 +321,14 @@ def _restarts(milliseconds: int) -> dict[str, Any]:
     }
 
 
+def _moments(wish: Wish) -> list[str]:
+    """At which moments its faults strike, if that is decided."""
+    decided = sorted({kind[len(kind.partition(" @ ")[0]) :] for kind in wish.kinds})
+    return [*decided, f" @ {BETWEEN_LEVELS}"]
+
+
 def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
-    weights = [KINDS[each.partition(" @ ")[0]] for each in wish.kinds]
+    weights = [KINDS.get(each.partition(" @ ")[0], 1) for each in wish.kinds]
     [drawn] = rnd.choices(wish.kinds, weights)
     kind, _, moment = drawn.partition(" @ ")
     if moment:

@@ -47,6 +47,7 @@ from tidegate.stream.elements import Barrier
 TIMER_SECONDS = 0.5
 HOLDING_SECONDS = 0.5
 """How long a record that could be emitted waits for a step; a barrier may come first."""
+LISTING = "a source lists its splits"
 LAST_WORDS_SECONDS = 4.0
 """Streams end this long after their last record, so that all timers are due by then."""
 
@@ -163,6 +164,7 @@ class Discovery(SplitEnumerator):
         self._count = len(program.streams[pipeline])
 
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
+        world().moment(LISTING)
         if self._given:  # what fails before is a mistake of the user's
             world().user_code(self._pipeline)
         known = self._count

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import product
 from typing import Any
 
-from tests.sim.plans import KINDS
+from tests.sim.plans import ALL_KINDS
 from tidegate.driver import job_master, pipeline_driver
 from tidegate.driver.checkpoints import store_thread
 from tidegate.protocol import messages
@@ -72,7 +72,7 @@ def never_seen(coverage: Seen) -> dict[str, Any]:
     report: dict[str, Any] = {"triples seen": len(coverage)}
     for name, others, seen in (
         ("state x event", _events(), {(state, event) for state, event, _ in coverage}),
-        ("state x fault", list(KINDS), {(state, fault) for state, _, fault in coverage}),
+        ("state x fault", list(ALL_KINDS), {(state, fault) for state, _, fault in coverage}),
     ):
         possible = [pair for pair in product(_states(), others) if not is_impossible(*pair)]
         missing = [" / ".join(pair) for pair in possible if pair not in seen]

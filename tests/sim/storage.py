@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.memory_store import MemoryStore
+from tests.sim.clockwork import Killed
 from tidegate.checkpoint.layout import METADATA
 from tidegate.core.errors import StorageError
 from tidegate.storage.blob_store import BlobWriter
@@ -67,16 +69,39 @@ class SimulatedStore(MemoryStore):
 
     @contextmanager
     def writer(self, path: str) -> Iterator[BlobWriter]:
-        with super().writer(path) as blob:
-            yield blob
+        """What cannot be written, or is written by a dying process, may leave a part behind."""
+        buffer = io.BytesIO()
+        yield buffer
+        data = buffer.getvalue()
+        try:
+            self.put(path, data)
+        except (StorageError, Killed):
+            if self._bucket.world.sim.chance(0.5):
+                super().put(path, data[: len(data) // 2])
+            raise
 
     def put(self, path: str, data: bytes) -> None:
         self._ask("put", path, lambda: super(SimulatedStore, self).put(path, data))
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        return self._ask(
-            "create", path, lambda: super(SimulatedStore, self).create_if_absent(path, data)
-        )
+        """A request that is not answered may arrive later, even after its process has died."""
+
+        def create() -> bool:
+            return super(SimulatedStore, self).create_if_absent(path, data)
+
+        try:
+            return self._ask("create", path, create)
+        except (StorageError, Killed):
+            sim = self._bucket.world.sim
+            if not super().exists(path) and sim.chance(0.3):
+                sim.later(
+                    sim.delay(0.5), "a request arrives late", lambda: self._arrive(path, create)
+                )
+            raise
+
+    def _arrive(self, path: str, create: Callable[[], bool]) -> None:
+        if create():
+            self._bucket.world.checks.appears(f"{self.url}/{path}")
 
     def delete(self, path: str) -> None:
         if not path:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.clockwork import Wrong
+from tests.sim.plans import BETWEEN_LEVELS
 from tidegate.core.errors import LineClosed
 from tidegate.exchange import step_task
 from tidegate.exchange.contract import StepAnswer, StepBroken
@@ -20,6 +21,13 @@ from tidegate.slot.step_server import _receive_input, _send_answer
 if TYPE_CHECKING:
     from tests.sim.cluster import SimulatedCluster
 
+EXECUTORS = 3
+"""They take turns with the tasks and the pumps; all but the last one do so with the slots."""
+
+
+def executor_of(slot: int, level: int) -> int:
+    return (slot + level + EXECUTORS - 1) % EXECUTORS
+
 
 class StepJob:
     """A Spark job for a step; its tasks may outlive it."""
@@ -31,9 +39,15 @@ class StepJob:
         self._stages, self._width, self._answer = stages, width, answer
         self._is_over = False
         self._level = -1
+        self._inputs: list[dict[int, list[Any]]] = []
+        """What the tasks of each level so far were started with."""
+        self._before: dict[int, list[Any]] = {}
+        """The output of the level before."""
+        self._lost: set[int] = set()
+        """The tasks of that level whose output is lost."""
         self._results: dict[int, list[Any]] = {}
         self._whole: set[int] = set()
-        self._go_on([])
+        self._go_on()
 
     def end(self, outcome: Any) -> None:
         if not self._is_over:
@@ -45,28 +59,71 @@ class StepJob:
                 self.cluster.driver,
             )
 
-    def _go_on(self, shipments: list[Any]) -> None:
-        self._level += 1
-        self._results = {}
-        self._whole = set()
-        by_slot: dict[int, list[Any]] = defaultdict(list)
-        for target, cargo in shipments:
-            by_slot[target].append((target, cargo))
-        for slot in range(self._width):
-            task = self._stages[self._level], slot, by_slot[slot]
-            self._start(*task)
-            if self.sim.chance(self.world.twins):
-                self._start(*task, late=self.sim.chance(0.3))
+    def lose(self, executor: int) -> None:
+        """What tasks have left on an executor is lost: they run again, then those after them."""
+        if self._is_over:
+            return
 
-    def _start(self, stage: StageTask, slot: int, shipments: list[Any], late: bool = False) -> None:
-        self.sim.rnd.shuffle(shipments := list(shipments))
-        Task(self, self._level, stage, slot, shipments, self.sim.delay(1.0 if late else 0.005))
+        def lost(level: int) -> list[int]:
+            return [slot for slot in range(self._width) if executor_of(slot, level) == executor]
+
+        if self._level + 1 < len(self._stages):
+            for slot in lost(self._level):
+                if self._results.pop(slot, None) is not None:
+                    self._whole.discard(slot)
+                    self._start(self._level, slot)
+        if self._level > 0:
+            self._lost.update(lost(self._level - 1))
+            for slot in lost(self._level - 1):
+                self._start(self._level - 1, slot)
+
+    def _go_on(self) -> None:
+        self._level += 1
+        self._before, self._results = self._results, {}
+        self._whole = set()
+        self._lost = set()
+        self._inputs.append({})
+        self._gather()
+        for slot in range(self._width):
+            self._start(self._level, slot)
+            if self.sim.chance(self.world.twins):
+                self._start(self._level, slot, late=self.sim.chance(0.3))
+        if self._level > 0:
+            self.world.moment(BETWEEN_LEVELS)
+
+    def _gather(self) -> None:
+        """Fetch the output of the level before."""
+        by_slot: dict[int, list[Any]] = defaultdict(list)
+        for outputs in self._before.values():
+            for target, cargo in outputs:
+                by_slot[target].append((target, cargo))
+        self._inputs[self._level] = by_slot
+
+    def _start(self, level: int, slot: int, late: bool = False) -> None:
+        self.sim.rnd.shuffle(shipments := list(self._inputs[level][slot]))
+        delay = self.sim.delay(1.0 if late else 0.005)
+        Task(self, level, self._stages[level], slot, shipments, delay)
+
+    def _repeated(self, task: Task, outputs: list[Any]) -> None:
+        """A task of the level before has run again; its slot may be gone since."""
+        if task.slot in self._lost:
+            self._lost.remove(task.slot)
+            self._before[task.slot] = outputs
+            if not self._lost:
+                self._gather()
+                for slot in range(self._width):
+                    if slot not in self._results:
+                        self._start(self._level, slot)
 
     def done(self, task: Task, outputs: list[Any]) -> None:
-        if self._is_over or task.level != self._level:
+        if self._is_over:
+            return
+        if task.level == self._level - 1:
+            self._repeated(task, outputs)
+        if task.level != self._level:
             return
         if task.slot not in self._results and self.sim.chance(self.world.twins / 3):
-            self._start(task.stage, task.slot, task.shipments)  # its output is lost
+            self._start(task.level, task.slot)  # its output is lost
             return
         if self.sim.chance(self.world.breaks / self._width):
             self.end(StepBroken("fetch failed"))
@@ -82,11 +139,11 @@ class StepJob:
             self._whole.add(task.slot)
         if len(self._results) < self._width:
             return
-        everything = [output for outputs in self._results.values() for output in outputs]
         if self._level + 1 < len(self._stages):
-            self._go_on(everything)
-        else:
-            self.end([pickle.loads(outcome) for outcome in everything])
+            self._go_on()
+            return
+        everything = [output for outputs in self._results.values() for output in outputs]
+        self.end([pickle.loads(outcome) for outcome in everything])
 
 
 class _Ask(Exception):

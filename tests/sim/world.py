@@ -14,21 +14,20 @@ from unittest.mock import patch
 
 import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule, and it draws)
 
-from tests.sim import kafka_clients, postgres
+from tests.sim import files, kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current, garbage_kept, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
-from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
 from tests.sim.pickles import hasten
-from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
+from tests.sim.plans import LEASE_SECONDS, OF_MACHINES, RARE, SAVEPOINTS, Fault, Plan
 from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
+from tests.sim.tasks import EXECUTORS
 from tests.sim.tides import Attempts
 from tidegate.checkpoint.metadata import CheckpointMetadata
-from tidegate.connectors.files import part_files
 from tidegate.core import fault_points
 from tidegate.core.errors import (
     ExternalError,
@@ -53,7 +52,7 @@ from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.transport import shipping
 
 BANKS: dict[str, type[Bank]] = {
-    "files": Files,
+    "files": files.Files,
     "kafka": Kafka,
     "postgres": postgres.Postgres,
 }
@@ -179,7 +178,7 @@ class World:
                 (filesystem, "LocalStore", self.bucket.open),
                 (slot_host, "unpack", unpack),
                 (slot_host, "_memory", lambda: None),
-                (part_files, "resolve", resolve),
+                *files.PATCHES,
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
                 (restored_state, "_REPORTED_BYTES", 64),
                 (shipping, "_local_modules", lambda **_: modules),
@@ -225,7 +224,13 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """All slots end with the job, at the latest with their lease and what they close."""
+        """All slots end with the job, at the latest with their lease and what they close.
+
+        A driver that still waits for its slots does not know that another one has run its job.
+        """
+        limit = self.sim.later(QUIET_SECONDS, "--- too late", self._too_late)
+        self.sim.run_while(lambda: any(driver.is_alive for driver in self.drivers))
+        limit.cancel()
         seconds = 4 * LEASE_SECONDS + CLOSING_SECONDS
         until = self.sim.now + seconds
         left = [slot for slot in self.slots if slot.is_alive]
@@ -300,6 +305,21 @@ class World:
         self.origin = stop.url
         return stop.url
 
+    def is_over_for(self, job_id: str) -> bool:
+        """Whether a driver starts so late that the job is over and removed: it is another run."""
+        before = [each.master.checkpoints.home for each in self.drivers if each.master is not None]
+        return (
+            bool(before)
+            and all(home.job_id != job_id for home in before)
+            and not any(p.startswith(f"{h.directory}/") for h in before for p in self.bucket.blobs)
+        )
+
+    @property
+    def is_one_job(self) -> bool:
+        """Not if it has started from a savepoint, or was canceled before its first checkpoint."""
+        masters = [driver.master for driver in self.drivers if driver.master is not None]
+        return self.origin == "latest" and len({each.job_id for each in masters}) == 1
+
     @property
     def _may_have_rival(self) -> bool:
         """A job started from a savepoint is a new one: nothing protects it from a rival."""
@@ -372,7 +392,10 @@ class World:
         if process is not None and at_once and is_victim:
             self._last_fault = fault.kind
             process.die_now()
-        if at_once and not fault.kind.startswith(("kill", "start", "give")):
+        if at_once and fault.kind in OF_MACHINES and victim is not None:
+            self._befall(fault, victim)
+            victim.die_now()
+        if at_once and not fault.kind.startswith(("kill", "start", "give", *OF_MACHINES)):
             self._befall(fault, victim)
             return
         delay = 0.0 if at_once else self.sim.delay(0.02)
@@ -405,6 +428,12 @@ class World:
                 slot.cluster.start_again(slot.incarnation.slot)
             case "give a slot up" if slot:
                 slot.cluster.give_up(slot.incarnation.slot)
+            case "lose an executor" | "a machine crashes" if slot:
+                executor = which % EXECUTORS if victim is None else victim.executor
+                if fault.kind == "a machine crashes":
+                    for bank in self.banks:
+                        bank.crash(slot.cluster.on_executor(executor))
+                slot.cluster.lose_executor(executor)
             case "kill the driver" if driver:
                 driver.die()
             case "put the driver to sleep" if driver:
@@ -431,6 +460,8 @@ class World:
                 self._troubles.flips += 1
             case "user code fails":
                 self._troubles.user_fails += 1
+            case "a clock jumps" if driver and which % 4 == 0:
+                driver.wall_error += 4 * amount - 2
             case "a clock jumps" if slot:
                 slot.wall_error += 4 * amount - 2
             case "cancel" if driver and driver.master:
@@ -544,12 +575,17 @@ class World:
         fails = self._troubles.calls.get(kind) in (None, what) and sim.chance(self._odds(kind))
         if kind == "storage" and sim.chance(self._odds("slowness")):
             sim.meanwhile(sim.delay(0.5))
-        elif kind == "storage" and len(self.drivers) > 1 and sim.chance(0.1):
+        elif kind == "storage" and self._has_several_drivers and sim.chance(0.1):
             sim.meanwhile(sim.delay(0.1))
         is_late = fails and sim.chance(0.5)
         if fails and not is_late:
             raise failure
         return fails
+
+    @property
+    def _has_several_drivers(self) -> bool:
+        """Others act between two calls to the storage, as long as there are faults."""
+        return len(self.drivers) > 1 and not self._is_quiet
 
     def lost(self, process: SlotProcess) -> None:
         for bank in self.banks:
@@ -564,6 +600,8 @@ class World:
         state += " publishing" if pending.is_publishing else " pending" if pending._pending else ""
         name = type(getattr(event, "message", event)).__name__
         self.coverage[state, name, self._last_fault] += 1
+        if state in RARE:
+            self.moment(state)
 
 
 class _Call:

@@ -73,10 +73,10 @@ def is_last_id(path: str) -> bool:
 
 
 def closed_by(epoch: int, seen: int, begun: int) -> str:
-    """The name of the file in which a driver records what it found when it took over.
+    """The name of the file in which a driver records which checkpoints are missing.
 
     Checkpoints after `seen`, up to the highest one `begun`, were missing when the driver claimed
-    the directory. Any of them that appear later are void.
+    the directory, or when it gave up publishing them. Any of them that appear later are void.
     """
     return f"closed-{epoch}-{seen}-{begun}"
 

@@ -77,17 +77,27 @@ def find_begun(base: BlobStore, job_name: str) -> JobId | None:
 
     It may have left open transactions in external systems. A job that continues under its id finds
     them, and any checkpoint that it completes meanwhile.
+
+    Raises:
+        NoCheckpoint: only damaged files tell of jobs, and may tell of this one.
     """
     jobs: dict[str, list[str]] = {}
     for path in base.list():
         job, _, inner = path.partition("/")
         jobs.setdefault(job, []).append(inner)
     begun: dict[str, float] = {}
+    damaged: CorruptCheckpoint | None = None
     for job, paths in jobs.items():
         for owner in (path for path in paths if epoch_of(path) is not None):
-            since = owned_since(base, f"{job}/{owner}", job_name)
+            try:
+                since = owned_since(base, f"{job}/{owner}", job_name)
+            except CorruptCheckpoint as error:
+                damaged = error
+                continue
             if since is not None:
                 begun[job] = max(since, begun.get(job, since))
+    if damaged is not None and not begun:
+        raise NoCheckpoint(damaged.args[0], f"it cannot be read: {damaged}", _REPAIR)
     return JobId(max(begun, key=begun.__getitem__)) if begun else None
 
 

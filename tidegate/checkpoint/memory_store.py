@@ -40,6 +40,9 @@ class MemoryCheckpointStore:
     def is_published(self, checkpoint_id: CheckpointId) -> bool:
         return checkpoint_id in self._kept
 
+    def rule_out(self, checkpoint_id: CheckpointId) -> None:
+        """Nothing arrives late."""
+
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
         """Nobody can take over the job."""
 

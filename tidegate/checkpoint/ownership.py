@@ -7,11 +7,14 @@ import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+from xxhash import xxh3_64_intdigest
 
 from tidegate.checkpoint.layout import epoch_of, owner_of
-from tidegate.core.errors import BlobNotFound, DirectoryTaken
+from tidegate.core.errors import BlobNotFound, CorruptCheckpoint, DirectoryTaken
 from tidegate.storage.blob_store import BlobStore
-from tidegate.storage.locations import shown
+from tidegate.storage.locations import below, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +23,8 @@ class Ownership:
 
     epoch: int
     proof: bytes
-
-    @property
-    def is_first(self) -> bool:
-        """Whether nobody has owned the directory before, or all files of its owners are gone."""
-        return self.epoch == 1
+    is_first: bool
+    """Whether nobody has owned the directory before, or all files of its owners are gone."""
 
     @classmethod
     def claim(cls, store: BlobStore, job_name: str = "") -> tuple[Ownership, list[str]]:
@@ -34,9 +34,7 @@ class Ownership:
             store: the directory.
             job_name: recorded, so that the job can be found before it has a checkpoint.
         """
-        proof = json.dumps(
-            {"token": secrets.token_hex(16), "job": job_name, "since": time.time()}
-        ).encode()
+        proof = _sealed({"token": secrets.token_hex(16), "job": job_name, "since": time.time()})
         epochs = _epochs(store.list())
         while True:
             epoch = max(epochs, default=0) + 1
@@ -49,7 +47,7 @@ class Ownership:
         # Oldest first: a replaced owner finds its own file gone, or that of its successor.
         for earlier in sorted(epochs - {epoch}):
             store.delete(owner_of(earlier))
-        return cls(epoch, proof), present
+        return cls(epoch, proof, is_first=epochs == {epoch}), present
 
     def is_held(self, store: BlobStore) -> bool:
         """Whether no other driver has taken over the directory."""
@@ -72,9 +70,29 @@ def _epochs(paths: Iterable[str]) -> set[int]:
 
 
 def owned_since(store: BlobStore, owner: str, job_name: str) -> float | None:
-    """When a job of this name claimed the directory with this file; None: it is another job."""
+    """When a job of this name claimed the directory with this file; None: it is another job.
+
+    Raises:
+        CorruptCheckpoint: the file is damaged.
+    """
     try:
-        found = json.loads(store.read(owner))
+        found = _unsealed(store.read(owner), shown(below(store.url, owner)))
         return float(found["since"]) if found["job"] == job_name else None
     except (BlobNotFound, ValueError, KeyError, TypeError):
         return None
+
+
+def _sealed(facts: dict[str, Any]) -> bytes:
+    """The facts with their checksum."""
+    data = json.dumps(facts).encode()
+    return b"%b %016x" % (data, xxh3_64_intdigest(data))
+
+
+def _unsealed(data: bytes, location: str) -> Any:
+    """The facts, which earlier versions wrote without a checksum."""
+    facts, _, checksum = data.rpartition(b" ")
+    if checksum == b"%016x" % xxh3_64_intdigest(facts):
+        return json.loads(facts)
+    if not data.endswith(b"}"):
+        raise CorruptCheckpoint(location, "facts with their checksum", "others")
+    return json.loads(data)

@@ -6,7 +6,8 @@
                taskowned/            files of sources, which delete them themselves
                last-id-<epoch>       the highest checkpoint id that this driver has begun
                owner-<epoch>         the driver that may write here
-               closed-<e>-<m>-<n>    the driver of epoch e found no checkpoint after m, up to n
+               closed-<e>-<m>-<n>    no checkpoint after m counts, up to n: the driver of epoch e
+                                     found none, or could not publish it
                stopped-<n>           the job has ended; contains the path of its last savepoint
 """
 
@@ -99,6 +100,7 @@ class CheckpointStore:
         """The savepoint elsewhere that the job ends with."""
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of metadata that this driver has tried to publish."""
+        self._ruled_out: set[CheckpointId] = set()
         self.ownership, present = Ownership.claim(store, job_name)
         """Lets slots check whether this driver still owns the directory."""
         for stop in filter(is_stop, present):
@@ -187,6 +189,8 @@ class CheckpointStore:
         Raises:
             StorageError: this is unknown; ask again.
         """
+        if checkpoint_id in self._ruled_out:
+            return False
         path = _metadata_path(checkpoint_id)
         with self._lock:
             attempted = self._attempted.get(checkpoint_id)
@@ -200,6 +204,16 @@ class CheckpointStore:
         except BlobNotFound:
             pass
         return False
+
+    def rule_out(self, checkpoint_id: CheckpointId) -> None:
+        """Make a checkpoint void that is not published: the request to create it may still arrive.
+
+        Raises:
+            StorageError: it may count or not; repeat this.
+        """
+        if self._store.may_act_late:
+            self._ruled_out.add(checkpoint_id)
+            self._store.put(closed_by(self.ownership.epoch, checkpoint_id - 1, checkpoint_id), b"")
 
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
         """Mark the job as ended with a savepoint, for drivers that take it over."""

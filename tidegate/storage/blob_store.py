@@ -23,6 +23,8 @@ class BlobStore(ABC):
 
     url: str
     """Its location, for messages and for `open_store` in another process."""
+    may_act_late: bool = True
+    """Whether an operation that has failed may still take effect: its request may be on its way."""
 
     @abstractmethod
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:

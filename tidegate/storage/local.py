@@ -23,6 +23,8 @@ _TRIES = 5
 class LocalStore(BlobStore):
     """A directory. It is created with its parents when the first blob is written."""
 
+    may_act_late = False
+
     def __init__(self, root: Path) -> None:
         self.url = str(root)
         self._root = root
@@ -41,7 +43,7 @@ class LocalStore(BlobStore):
     @contextmanager
     def writer(self, path: str) -> Iterator[BlobWriter]:
         with self._at(path) as location:
-            _make_directory(location.parent)
+            make_directory(location.parent)
             file = location.open("wb", buffering=_WRITE_BUFFER)
         try:
             yield GuardedWriter(str(location), file)
@@ -137,7 +139,7 @@ def _is_file(location: Path) -> bool:
 @contextmanager
 def _temporary(location: Path, data: bytes) -> Iterator[Path]:
     """The data, durable, in a hidden file next to its final location."""
-    _make_directory(location.parent)
+    make_directory(location.parent)
     temporary = location.with_name(f".{location.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -149,11 +151,11 @@ def _temporary(location: Path, data: bytes) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _make_directory(directory: Path) -> None:
+def make_directory(directory: Path) -> None:
     """Create a directory and its parents, all durable."""
     if directory.is_dir():
         return
-    _make_directory(directory.parent)
+    make_directory(directory.parent)
     try:
         directory.mkdir(exist_ok=True)
     except FileNotFoundError:

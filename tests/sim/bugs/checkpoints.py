@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from tests.sim.bugs.planting import bug, instead, section
 from tidegate.checkpoint.store import CheckpointStore
+from tidegate.core.errors import StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.checkpoints.store_thread import PublicationSettled, StoreThread
@@ -17,6 +19,7 @@ from tidegate.protocol.checkpoints.pending import PendingCheckpoint
 from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
 from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.pacing import NextStep, StepCaller
+from tidegate.state.snapshot.writer import SnapshotWriter
 from tidegate.stream.elements import BarrierKind
 
 section(
@@ -152,13 +155,50 @@ section(
     ),
     delay=1,
 )
+
+
+def _swallows(original: Any) -> Any:
+    def close(self: Any) -> None:
+        with suppress(StorageError):
+            original(self)
+
+    return close
+
+
+def _looked_up(original: Any) -> Any:
+    """A look at the storage alone does not show that its driver has given it up."""
+
+    def is_published(self: Any, checkpoint_id: Any) -> bool:
+        self._ruled_out.clear()
+        return bool(original(self, checkpoint_id))
+
+    return is_published
+
+
 bug(
     "a publication of unknown result is taken for failed",
     (CheckpointStore, "is_published", instead(False)),
+    (CheckpointStore, "rule_out", instead(None)),
 )
 bug(
     "a checkpoint goes on when a region has failed",
     (CheckpointCoordinator, "region_failed", instead([])),
+)
+
+section("storage fails", "kill a slot", moments=("state is written",), inline="0 b", faults=4)
+bug(
+    "a file that was written in part is acknowledged",
+    (SnapshotWriter, "close", _swallows),
+)
+
+section("storage fails", moments=("metadata is created",), interval=300, faults=4)
+bug(
+    "a checkpoint that was not published counts when it appears",
+    (CheckpointStore, "rule_out", instead(None)),
+)
+bug(
+    "a checkpoint that appears after it was ruled out is published",
+    (CheckpointStore, "is_published", _looked_up),
 )
 
 section("kill a slot", "user code fails", moments=("state is written", "a barrier starts"))

@@ -6,16 +6,18 @@ The slots' and the driver's side of the exchange are real; what runs in the JVM 
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.clockwork import Wrong
 from tests.sim.pumped.lines import LineEnd
 from tests.sim.pumped.threads import SimulatedThread, current_thread, wait
+from tests.sim.tasks import executor_of
 from tidegate.core.errors import LineClosed
-from tidegate.core.ids import Address, JobId, SlotIndex
+from tidegate.core.ids import Address, JobId, PipelineId, SlotIndex
 from tidegate.exchange.choice import FallbackExchange
 from tidegate.exchange.contract import Exchange, StepAnswer
 from tidegate.exchange.pipelined.cargo import decode_cargo
@@ -32,7 +34,7 @@ _TARGET_BYTES = 4
 
 
 class PumpedExchange:
-    """The exchange of a driver; its steps do not keep the caller waiting."""
+    """The exchange of a driver. Its steps do not keep the caller waiting, but each other."""
 
     def __init__(self, cluster: SimulatedCluster, steady: Exchange, mode: str) -> None:
         self.spark = SimulatedSpark(cluster)
@@ -41,6 +43,7 @@ class PumpedExchange:
         self._exchange: Exchange = fast
         if mode == "either":
             self._exchange = FallbackExchange(fast, steady, now=cluster.driver.monotonic)
+        self._steps: dict[PipelineId, deque[Callable[[], None]]] = defaultdict(deque)
 
     def run_step(
         self,
@@ -55,13 +58,23 @@ class PumpedExchange:
             except Exception as error:
                 answer(error)  # type: ignore[arg-type]
 
-        SimulatedThread(run, name="a step").start()
+        steps = self._steps[pipeline.id]
+        steps.append(run)
+        if len(steps) == 1:
+            SimulatedThread(partial(_run_all, steps), name="a step").start()
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         self._exchange.cancel_step(pipeline)
 
     def end_steps(self) -> None:
         SimulatedThread(self._exchange.end_steps, name="steps end").start()
+
+
+def _run_all(steps: deque[Callable[[], None]]) -> None:
+    """A pipeline has one thread for its steps."""
+    while steps:
+        steps[0]()
+        steps.popleft()
 
 
 class SimulatedSpark:
@@ -88,6 +101,12 @@ class SimulatedSpark:
         for job in self.jobs:
             if job.group == group:
                 job.end("it was canceled")
+
+    def lose_executor(self, number: int) -> None:
+        for job in self.jobs:
+            for pump in list(job.pumps.values()):
+                if not job.is_over and executor_of(pump.slot, pump.level) == number:
+                    pump.die()
 
     def stop(self) -> None:
         """The driver is gone, and its jobs with it."""

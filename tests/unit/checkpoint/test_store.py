@@ -12,6 +12,7 @@ from tests.checkpoint_store_contract import (
 )
 from tests.memory_store import MemoryStore
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
+from tidegate.checkpoint.metadata import encode
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, JobStopped, StorageError
 from tidegate.core.ids import CheckpointId
@@ -72,6 +73,26 @@ def test_after_a_publication_with_unknown_result_the_storage_is_asked(blobs, is_
     with pytest.raises(StorageError):
         store.publish(metadata_of(1))
     assert store.is_published(CheckpointId(1)) is is_created
+
+
+def test_a_checkpoint_that_is_created_after_it_was_ruled_out_does_not_count(blobs):
+    store = CheckpointStore(blobs)
+    store.begin(CheckpointId(1))
+    blobs.fails_before_creation = True
+    with pytest.raises(StorageError):
+        store.publish(metadata_of(1))
+    assert not store.is_published(CheckpointId(1))
+    store.rule_out(CheckpointId(1))
+    blobs.put("chk-1/_metadata", encode(metadata_of(1)))
+    assert not store.is_published(CheckpointId(1))
+    blobs.fails_before_creation = False
+    assert not CheckpointStore(blobs).retained().checkpoints
+
+
+def test_a_full_disk_does_not_keep_a_checkpoint_from_being_ruled_out(tmp_path, monkeypatch):
+    store = CheckpointStore(LocalStore(tmp_path))
+    monkeypatch.setattr(LocalStore, "put", lambda *args: pytest.fail("there is no room"))
+    store.rule_out(CheckpointId(1))
 
 
 def test_metadata_that_is_read_wrongly_once_is_not_taken_for_that_of_somebody_else(blobs):

@@ -70,3 +70,26 @@ def test_a_job_can_end_while_its_pumps_start(monkeypatch):
         with pytest.raises(StepBroken):
             job.start(b"secret")
         ends[0].result()
+
+
+def test_a_job_whose_pumps_have_not_come_carries_no_step(monkeypatch):
+    addresses = (Address("localhost", 1),)
+    job = exchange._EndlessJob(None, "tag", Attendance(0, 1, 1, 1), addresses, True)
+    carries = []
+
+    class Pumps(threading.Thread):
+        """They are not here when they are started."""
+
+        def start(self):
+            carries.append(job.carries(addresses))
+            super().start()
+
+    def run(job, secret):
+        job.give_up(StepCanceled("the step was canceled"))
+
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: ReadyLine())
+    monkeypatch.setattr(exchange, "InheritableThread", Pumps)
+    monkeypatch.setattr(exchange._EndlessJob, "_run_pumps", run)
+    with pytest.raises(StepCanceled):
+        job.start(b"secret")
+    assert carries == [False]

@@ -117,3 +117,29 @@ def test_a_file_in_the_place_of_the_directory_is_named(tmp_path):
         LocalStore(tmp_path / "file").put("chk-1/_metadata", b"x")
     with pytest.raises(StorageError, match="choose another directory"):
         LocalStore(tmp_path / "file").put("_metadata", b"x")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it needs the names of open files")
+@pytest.mark.parametrize("operation", ["put", "create_if_absent"])
+def test_a_blob_is_on_the_disk_before_it_has_its_name_and_its_name_when_it_is_stored(
+    tmp_path, monkeypatch, operation
+):
+    done = []
+
+    def noted(original, what):
+        def call(path, *args):
+            done.append(what)
+            return original(path, *args)
+
+        return call
+
+    def fsync(descriptor):
+        synced = Path(f"/proc/self/fd/{descriptor}").readlink()
+        done.append(synced if synced.is_dir() else "written")
+
+    monkeypatch.setattr(Path, "replace", noted(Path.replace, "named"))
+    monkeypatch.setattr(Path, "hardlink_to", noted(Path.hardlink_to, "named"))
+    monkeypatch.setattr(os, "fsync", fsync)
+    getattr(LocalStore(tmp_path / "job"), operation)("chk-1/file", b"state")
+    directories = [tmp_path, tmp_path / "job"]
+    assert done == [*directories, "written", "named", tmp_path / "job" / "chk-1"]

@@ -31,7 +31,7 @@ from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
 from tidegate.connectors.sink import Committer, CommittingWriter, WriterContext
 from tidegate.core.errors import ConfigError, ExternalError, UnwritableOutput, UserError
 from tidegate.core.permit import Permit
-from tidegate.storage.local import sync_directory
+from tidegate.storage.local import make_directory, sync_directory
 from tidegate.storage.locations import resolve, shown
 from tidegate.stream.batch import Batch
 
@@ -129,7 +129,12 @@ class PartDirectory:
         if self.file_system.get_file_info(self._root).is_file:
             raise ConfigError("directory", shown(self._path), "it is a file: specify a directory")
         with _writing(self._path):
-            self.file_system.create_dir(self._root, recursive=True)
+            if isinstance(self.file_system, fs.LocalFileSystem):
+                make_directory(Path(self._root))
+                # Another subtask may have created it and not be through with this.
+                sync_directory(Path(self._root).parent)
+            else:
+                self.file_system.create_dir(self._root, recursive=True)
 
     def prepare(self, existing: ExistingFiles, *, any_name: bool) -> None:
         """Start fresh: delete the job's own finished files, and handle those of others.
@@ -202,6 +207,10 @@ class _OpenPart:
         self.opened_at = self.written_at = now
         self._file_system = directory.file_system
         self._path = directory.inner(self.file.hidden)
+        self._directories = [
+            Path(directory.inner(str(each))) for each in PurePosixPath(self.file.hidden).parents
+        ]
+        """Its own one and those above it, up to that of the sink."""
         with _writing(self._path):
             parent = self._path.rpartition("/")[0]
             self._file_system.create_dir(parent, recursive=True)
@@ -229,7 +238,8 @@ class _OpenPart:
             if isinstance(self._file_system, fs.LocalFileSystem):
                 with Path(self._path).open("rb") as file:
                     os.fsync(file.fileno())
-                sync_directory(Path(self._path).parent)
+                for directory in self._directories:
+                    sync_directory(directory)
         return self.file
 
     def discard(self) -> None:

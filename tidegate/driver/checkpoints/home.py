@@ -73,9 +73,16 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
                 "set execution.checkpointing.dir to the checkpoint directory of the last run",
             )
         base = open_store(settings.directory)
-        # It is found first, because it may end and remove its checkpoints.
-        begun = find_begun(base, job_name)
+        unreadable: NoCheckpoint | None = None
+        begun: JobId | None = None
+        try:
+            # It is found first, because it may end and remove its checkpoints.
+            begun = find_begun(base, job_name)
+        except NoCheckpoint as error:
+            unreadable = error
         found = find_latest(base, job_name=job_name)
+        if found is None and unreadable is not None:
+            raise unreadable
         if found is None:
             _log.warning(
                 "job %r has no checkpoint in %s: it starts fresh",

@@ -177,6 +177,7 @@ class StoreThread:
             elif self._store.is_published(checkpoint.checkpoint_id):
                 self._store.check_owned()
             else:
+                self._store.rule_out(checkpoint.checkpoint_id)
                 error = unknown
         except StorageError as failure:
             if target is None and unknown is None:

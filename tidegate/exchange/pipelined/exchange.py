@@ -245,7 +245,8 @@ class _EndlessJob:
             if len(awaited.payloads) < len(self._lines):
                 return True
             self._awaited = None
-            self._is_at_rest = True
+            # Slots that are ready for pumps are not ready for steps yet.
+            self._is_at_rest = kind == Frame.REPORT
         awaited.answer(_decoded(awaited.payloads))
         return True
 

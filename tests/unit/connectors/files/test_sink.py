@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet as pq
 
 from tests.unit.connectors.reading import records_of
+from tidegate.connectors.files import part_files
 from tidegate.connectors.files.encodings import (
     CsvEncoding,
     Encoder,
@@ -29,6 +30,7 @@ from tidegate.core.errors import (
     UserError,
 )
 from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.storage import local
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
@@ -377,3 +379,20 @@ def test_a_bucket_outside_of_the_directory_is_refused(tmp_path, bucket):
     sink = FileSink(str(tmp_path), Encoder(), buckets=BucketAssigner.by(lambda record: bucket))
     with opened(sink) as harness, pytest.raises(UserError, match="is outside the sink's directory"):
         harness.process(["a"])
+
+
+def test_a_prepared_file_is_on_the_disk_with_all_its_directories(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(part_files, "sync_directory", synced.append)
+    monkeypatch.setattr(local, "sync_directory", synced.append)
+    sink = FileSink(
+        str(tmp_path / "new" / "sink"),
+        Encoder(str),
+        buckets=BucketAssigner.by(lambda record: "bucket/of"),
+    )
+    with opened(sink) as harness:
+        assert set(synced) == {tmp_path, tmp_path / "new"}
+        harness.process(["a"])
+        harness.snapshot(1)
+    root = tmp_path / "new" / "sink"
+    assert {root, root / "bucket", root / "bucket" / "of"} <= set(synced)
