@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tidegate.protocol.messages import FunctionLog, SlotMessage
 
 
-class thread_named:  # noqa: N801  (used like a function)
-    """Names the current thread after its subtask, as Flink does, for its log records."""
-
-    def __init__(self, task: str) -> None:
-        self._task = task
-
-    def __enter__(self) -> None:
-        self._thread = threading.current_thread()
-        self._before, self._thread.name = self._thread.name, self._task
-
-    def __exit__(self, *failure: object) -> None:
-        self._thread.name = self._before
+@contextmanager
+def thread_named(task: str) -> Iterator[None]:
+    """Name the current thread after its subtask, as Flink does, for its log records."""
+    thread = threading.current_thread()
+    before, thread.name = thread.name, task
+    try:
+        yield
+    finally:
+        thread.name = before
 
 
 class LogForwarder(logging.Handler):

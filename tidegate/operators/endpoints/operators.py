@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -464,15 +465,12 @@ def size_of(batch: Batch) -> int:
     return len(pickle.dumps(sample, pickle.HIGHEST_PROTOCOL)) * len(records) // len(sample)
 
 
-class _as_user_code:  # noqa: N801  (used like a function)
-    """Wraps errors of connectors, which may be the user's, unless they are Tidegate's own."""
-
-    def __init__(self, user_code: UserCode) -> None:
-        self._user_code = user_code
-
-    def __enter__(self) -> None:
-        """Nothing is needed before."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, USER_FAILURES) and not isinstance(error, TidegateError):
-            raise self._user_code.failure(error) from None
+@contextmanager
+def _as_user_code(user_code: UserCode) -> Iterator[None]:
+    """Wrap errors of connectors, which may be the user's, unless they are Tidegate's own."""
+    try:
+        yield
+    except TidegateError:
+        raise
+    except USER_FAILURES as error:
+        raise user_code.failure(error) from None
