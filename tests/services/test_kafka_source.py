@@ -26,7 +26,7 @@ from tests.services.kafka_clients import (
     produce,
     transaction,
 )
-from tests.unit.connectors.reading import reader_of
+from tests.unit.connectors.reading import first_splits, reader_of
 from tidegate.common import RestartStrategies, SimpleStringSchema, Types
 from tidegate.connectors.kafka.partitions import EARLIEST, KafkaSplit
 from tidegate.connectors.source import InputStatus
@@ -207,7 +207,7 @@ def test_latest_leaves_out_what_is_there_already(kafka, new_topic):
     produce(kafka, topic, ["before"])
     source = builder(kafka, topic).set_starting_offsets(LATEST).build()
     enumerator = source.create_enumerator()
-    [[split]] = enumerator.next_splits(1).values()
+    [[split]] = first_splits(enumerator, 1).values()
     enumerator.close()
     assert split.position == 1
     produce(kafka, topic, ["behind"])
@@ -235,7 +235,7 @@ def test_partitions_that_come_later_begin_earliest_also_where_others_begin_lates
     source = builder(kafka, topic).set_starting_offsets(LATEST)
     source.set_property("partition.discovery.interval.ms", 3_600_000)
     enumerator = source.build().create_enumerator()
-    assert enumerator.next_splits(1) == {0: [KafkaSplit(KafkaTopicPartition(topic, 0), 1)]}
+    assert first_splits(enumerator, 1) == {0: [KafkaSplit(KafkaTopicPartition(topic, 0), 1)]}
     state = enumerator.snapshot()
     enumerator.close()
     add_partitions(kafka, topic, 2)

@@ -1,5 +1,6 @@
 """Drives readers by hand, as a source operator would."""
 
+from tests.programs import wait_until
 from tidegate.connectors.source import InputStatus, ReaderContext, refuse
 from tidegate.core.clock import ManualClock
 from tidegate.types.arrow import arrow_format
@@ -31,12 +32,24 @@ def reader_of(
     reader.open()
     if splits is None:
         enumerator = source.create_enumerator()
-        splits = enumerator.next_splits(parallelism).get(subtask, [])
+        splits = first_splits(enumerator, parallelism).get(subtask, [])
         enumerator.close()
     reader.add_splits(splits)
     if no_more:
         reader.no_more_splits()
     return reader
+
+
+def first_splits(enumerator, parallelism):
+    """What there is to read, by subtask; an enumerator may look for it in the background."""
+    found = {}
+
+    def is_ready():
+        found.update(enumerator.next_splits(parallelism))
+        return enumerator.is_ready()
+
+    wait_until(is_ready)
+    return found
 
 
 def read_all(reader, max_records=1000):
