@@ -47,7 +47,7 @@ class Watched:
     history: JobHistory = field(default_factory=JobHistory)
     live: LiveJob | None = None
     seen_at: float = 0.0
-    """Seconds since the epoch."""
+    """Seconds since the epoch. It always grows: pages ask for what is newer than what they have."""
 
     def look(self, operations: Operations) -> None:
         job, progress = self.job, self.job.progress()
@@ -69,7 +69,7 @@ class Watched:
             for id, each in operations.under_way(job.job_id).items()
         ]
         self.live = live_job(job, counts, self.meter.rates(), under_way)
-        self.seen_at = round(time.time(), 3)
+        self.seen_at = max(round(time.time(), 3), round(self.seen_at + 0.001, 3))
         self.history.add(self.seen_at, chart_values(self.live))
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import http.client
 import json
+import time
 from itertools import islice
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +14,7 @@ from tests.jobs import on_disk
 from tests.programs import wait_until
 from tests.served_jobs import TOKEN
 from tidegate.core.rest_settings import RestSettings
+from tidegate.web import hub
 from tidegate.web.application import Application
 from tidegate.web.live.history import COARSE, FINE, JobHistory, Ring
 from tidegate.web.operations import Operations
@@ -81,9 +84,18 @@ def test_a_stream_brings_the_jobs_the_job_and_its_points(served):
     stream.close()
     assert seen["jobs"][0]["jobs"][0]["jid"] == served.id
     assert seen["job"][-1]["state"] == "RUNNING"
-    times = [time for points in seen["points"] for time in points["times"]]
+    times = [at for points in seen["points"] for at in points["times"]]
     assert times == sorted(set(times))
     assert "records-in-per-second" in seen["points"][-1]["job"]
+
+
+def test_no_two_samples_have_the_same_time(served, monkeypatch):
+    stands_still = SimpleNamespace(time=lambda: 1000.0, monotonic=time.monotonic)
+    monkeypatch.setattr(hub, "time", stands_still)
+    watched = hub.Watched(served.job)
+    for _ in range(3):
+        watched.look(Operations())
+    assert watched.history.rings[FINE].since(0.0).times == [1000.0, 1000.001, 1000.002]
 
 
 def test_a_page_that_comes_back_gets_the_points_that_it_missed(served):
