@@ -85,10 +85,7 @@ def summary_of(seed: int, wish: Wish) -> Summary:
     plan = Plan.draw(seed, wish)
     wrong, world = outcome_of(plan)
     faults = [fault.kind for fault in plan.faults]
-    summary = Summary(seed, wrong, world.sim.number, faults, world.coverage)
-    del world
-    gc.collect()
-    return summary
+    return Summary(seed, wrong, world.sim.number, faults, world.coverage)
 
 
 def summaries(seeds: range, wish: Wish, jobs: int) -> Iterator[Summary]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import heapq
 import random
 import secrets
@@ -235,18 +234,6 @@ def here(played: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., 
         return (played if get_ident() == this else real)(*arguments)
 
     return call
-
-
-@contextmanager
-def garbage_kept() -> Iterator[None]:
-    """Collect garbage once, after a schedule: most objects live as long as it does."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class SimulatedWorkers:

@@ -17,7 +17,7 @@ import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule,
 from tests.sim import files, kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
-from tests.sim.clockwork import Killed, Simulation, Wrong, current, garbage_kept, here
+from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.kafka import Kafka
@@ -170,7 +170,6 @@ class World:
         modules = shipping._Modules("/", (), "", b"")
         chance = SimpleNamespace(Random=lambda: random.Random(self.sim.rnd.random()))
         with ExitStack() as stack:
-            stack.enter_context(garbage_kept())
             stack.enter_context(current(self))
             stack.enter_context(self.sim.in_place_of_the_machine())
             stack.callback(self.close)
