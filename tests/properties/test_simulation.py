@@ -51,6 +51,7 @@ def test_every_schedule_goes_well():
         (51318, ANY),  # a driver waits for its slots when another one has run the job
         (60633, ANY),  # a job is canceled before its first checkpoint while a slot is out of reach
         (70004, ANY),  # the owner of a job without checkpoints cannot be read when a rival starts
+        (70642, ANY),  # a slot dies while it writes, and others sleep for long
         (116, RARITIES[4]),  # several drivers need quick answers of the storage
         (30064, AIMED),  # a checkpoint cannot be read when the job is rescaled
         (30283, AIMED),  # messages arrive between a rescaled job and its successor

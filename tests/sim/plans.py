@@ -161,6 +161,7 @@ RARITIES = (
             "user code fails @ metadata is created",
             "savepoint @ metadata is created",
             "cancel @ metadata is created",
+            "cancel @ a completion arrives",
             "checkpoint",
         ),
         always=_SLOWLY,
@@ -328,7 +329,9 @@ def _moments(wish: Wish) -> list[str]:
 
 
 def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
-    weights = [KINDS.get(each.partition(" @ ")[0], 1) for each in wish.kinds]
+    weights = [
+        1 if each.endswith(RARE) else KINDS.get(each.partition(" @ ")[0], 1) for each in wish.kinds
+    ]
     [drawn] = rnd.choices(wish.kinds, weights)
     kind, _, moment = drawn.partition(" @ ")
     if moment:

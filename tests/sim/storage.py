@@ -76,7 +76,9 @@ class SimulatedStore(MemoryStore):
         try:
             self.put(path, data)
         except (StorageError, Killed):
-            if self._bucket.world.sim.chance(0.5):
+            sim = self._bucket.world.sim
+            is_now = sim.current is None or sim.current.is_alive
+            if is_now and sim.chance(0.5):
                 super().put(path, data[: len(data) // 2])
             raise
 

@@ -379,6 +379,8 @@ class World:
             if spared == 0:
                 self._troubles.armed.remove(waiting)
                 self._strike(fault)
+                if name in RARE:
+                    break  # the others strike later in this state
 
     def _strike(self, fault: Fault) -> None:
         process = self.sim.current
