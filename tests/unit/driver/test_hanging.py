@@ -86,8 +86,8 @@ def test_a_commit_that_hangs_at_the_end_is_a_failure_that_names_it(start, watch,
     rarely = {"execution.checkpointing.interval": "1 h", "restart-strategy": "none"}
     job = start(summed(watch, read(RECORDS)), settings={**settings, **SOON, **rarely})
     failure = job.fails(ExternalError)
-    assert "checkpoint 1" in str(failure)
-    assert "slot 0, slot 1" in str(failure)
+    # A slow machine may not complete the first one in time.
+    assert re.search(r"slot 0, slot 1: .* after checkpoint \d+", str(failure))
 
 
 def test_a_commit_that_hangs_at_the_end_once_is_repeated(start, watch, settings, gate):
