@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.sim.clockwork import Wrong
+from tests.sim.pickles import hasten
 from tests.sim.plans import ANY, Fault, Plan, Wish
 from tests.sim.report import Seen, contradictions, never_seen
 from tests.sim.world import World
@@ -142,6 +143,7 @@ def run_many(
 
 
 def main() -> int:
+    hasten()  # only here: other tests of a process need classes as they are
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="replay this schedule")
     parser.add_argument("--trace", action="store_true", help="show all its events")

@@ -21,7 +21,6 @@ from tests.sim.clockwork import Killed, Simulation, Wrong, current, here
 from tests.sim.cluster import CLOSING_SECONDS, SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.kafka import Kafka
-from tests.sim.pickles import hasten
 from tests.sim.plans import LEASE_SECONDS, OF_MACHINES, RARE, SAVEPOINTS, Fault, Plan
 from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
@@ -86,9 +85,6 @@ class Troubles:
     """Faults that wait for their moment, and how often it passes first."""
     user_fails: int = 0
     flips: int = 0
-
-
-hasten()
 
 
 class World:

@@ -125,12 +125,16 @@ def test_two_slots_lost_at_once_are_one_recovery(start, watch):
 
 def test_a_checkpoint_that_was_under_way_is_aborted_when_a_region_fails(start, watch):
     tap = Tap(RECORDS)
-    gate = threading.Event()
+    gate, is_blocked = threading.Event(), threading.Event()
     job = start(summed(watch, read(tap)), settings=SETTINGS, parallelism=1)
     let_through_a_checkpoint(job, tap, 30)
-    watch.on("sums", "snapshot", lambda _: gate.wait(PATIENCE))
-    known = watch.last_snapshot("sums")
-    wait_until(lambda: watch.last_snapshot("sums") > known)
+
+    def block(_):
+        is_blocked.set()
+        gate.wait(PATIENCE)
+
+    watch.on("sums", "snapshot", block)
+    assert is_blocked.wait(PATIENCE)
     blocked = watch.last_snapshot("sums")
     job.cluster.kill(0)
     wait_until(lambda: watch.count("sums", "initialize") == 2)
