@@ -164,7 +164,7 @@ def main() -> int:
     if options.bugs is not None:
         from tests.sim.bugs import find_all
 
-        return int(not find_all(options.bugs, options.first, options.report))
+        return int(not find_all(options.bugs, options.first, options.report, options.jobs))
     wish = ANY
     if options.bug is not None:
         from tests.sim.bugs import BUGS

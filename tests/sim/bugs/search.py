@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -48,15 +50,21 @@ def find(found: Bug, rounds: int, first: int, limit: int = 400) -> list[float]:
     return [seeds_to_find(found, seeds(), limit, deadline) for _ in range(rounds)]
 
 
-def find_all(rounds: int, first: int, report: Path | None) -> bool:
+def find_all(rounds: int, first: int, report: Path | None, jobs: int) -> bool:
     taken = {}
-    for name, found in BUGS.items():
-        started = time.perf_counter()
-        taken[name] = sorted(find(found, rounds, first))
-        seconds = time.perf_counter() - started
-        print(f"{median(taken[name]):6} seeds {seconds:6.1f} s  {name}  {taken[name]}", flush=True)
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        search = partial(_searched, rounds=rounds, first=first)
+        for name, found, seconds in pool.imap(search, BUGS):
+            taken[name] = found
+            print(f"{median(found):6} seeds {seconds:6.1f} s  {name}  {found}", flush=True)
     number = sum(median(each) < math.inf for each in taken.values())
     print(f"{number} of {len(BUGS)} are found")
     if report is not None:
         report.write_text(json.dumps({k: median(v) for k, v in taken.items()}, indent=1) + "\n")
     return number == len(BUGS)
+
+
+def _searched(name: str, rounds: int, first: int) -> tuple[str, list[float], float]:
+    started = time.perf_counter()
+    found = sorted(find(BUGS[name], rounds, first))
+    return name, found, time.perf_counter() - started
