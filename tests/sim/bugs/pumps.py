@@ -62,7 +62,8 @@ class _ReadyOnce:
 
 def _replaced(original: Any) -> Any:
     def serve_pump(self: Any, connection: Any, level: Any) -> None:
-        if self._pumps.pop(level, None) is not None:
+        if level in self._pumps._present:
+            self._pumps._present.remove(level)
             self._driver = _ReadyOnce(self._driver)
         original(self, connection, level)
 
