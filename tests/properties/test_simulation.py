@@ -89,6 +89,7 @@ def test_a_seed_gives_the_same_schedule_whatever_the_order_of_sets():
     assert "all well" in first
 
 
+@pytest.mark.slow
 def test_a_schedule_that_goes_wrong_is_shrunk_to_the_faults_that_it_takes():
     bug = BUGS["a repeated step carries no barrier"]
     with bug.planted():

@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -216,7 +217,7 @@ def contents(backend):
 
 TestSnapshots = Snapshots.TestCase
 TestSnapshots.settings = examples(15, stateful_step_count=25)
-TestRocksDBSnapshots = RocksDBSnapshots.TestCase
+TestRocksDBSnapshots = pytest.mark.slow(RocksDBSnapshots.TestCase)
 TestRocksDBSnapshots.settings = examples(5, stateful_step_count=20)
 
 

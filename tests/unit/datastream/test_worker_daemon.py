@@ -8,6 +8,7 @@ from tidegate.datastream.execution.worker_daemon import unpacked
 COMMAND = ["-m", "tidegate.datastream.execution.worker_daemon", "pyspark.worker"]
 
 
+@pytest.mark.slow
 def test_spark_reads_nothing_but_the_port_of_its_daemon():
     """And ends it by the end of its input."""
     daemon = subprocess.run(
