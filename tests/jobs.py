@@ -75,7 +75,7 @@ class Job:
                 checkpoints.job_id,
                 checkpoints.graph,
                 values.as_mapping(),
-                to_other_machines=False,
+                to_other_processes=False,
             ),
             values,
             checkpoints,

@@ -61,7 +61,12 @@ class DriverProcess(Process):
             inbox.wake = self._wake  # type: ignore[method-assign]
             self._inbox = inbox
             master = JobMaster(
-                shipping.pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),
+                shipping.pack(
+                    checkpoints.job_id,
+                    checkpoints.graph,
+                    settings.as_mapping(),
+                    to_other_processes=False,
+                ),
                 settings,
                 checkpoints,
                 self.cluster,

@@ -44,7 +44,7 @@ def resolve(path: str) -> tuple[Disk, str]:
 
 @dataclass
 class Files(Bank):
-    """The directory of one pipeline, on a disk that writes late unless it is told otherwise."""
+    """The directory of one pipeline. A crash of the machine loses what was not synced."""
 
     finished: dict[str, str] = field(default_factory=dict)
     """The files with their final names, and the hidden names that they had."""

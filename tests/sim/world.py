@@ -48,7 +48,6 @@ from tidegate.slot import outbox, restored_state, slot_host, step_server
 from tidegate.slot.pump_lines import _LinesOfJob
 from tidegate.storage import filesystem
 from tidegate.stream.elements import BarrierKind, SavepointTarget
-from tidegate.transport import shipping
 
 BANKS: dict[str, type[Bank]] = {
     "files": files.Files,
@@ -163,7 +162,6 @@ class World:
             return unpacked[package]
 
         original = slot_host.unpack
-        modules = shipping._Modules("/", (), "", b"")
         chance = SimpleNamespace(Random=lambda: random.Random(self.sim.rnd.random()))
         with ExitStack() as stack:
             stack.enter_context(current(self))
@@ -176,8 +174,6 @@ class World:
                 *files.PATCHES,
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
                 (restored_state, "_REPORTED_BYTES", 64),
-                (shipping, "_local_modules", lambda **_: modules),
-                (shipping._Modules, "install", lambda self, directory: None),
                 (step_task, "_settle_in", lambda: None),
                 (cargo, "_ENOUGH_BYTES", self.plan.packet_bytes),
                 (exchange, "dial", self._dial),

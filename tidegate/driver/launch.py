@@ -88,12 +88,7 @@ def submit(
             settings.engine.exchange, context, free, graph, job_id, secret
         )
         return JobMaster(
-            pack(
-                job_id,
-                checkpoints.graph,
-                settings.as_mapping(),
-                to_other_machines=not is_local(context),
-            ),
+            pack(job_id, checkpoints.graph, settings.as_mapping()),
             settings,
             checkpoints,
             SparkCluster(context, job_id, graph.slots, pumps, secret, settings),

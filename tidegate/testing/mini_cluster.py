@@ -300,7 +300,7 @@ def run(
                 checkpoints.job_id,
                 checkpoints.graph,
                 settings.as_mapping(),
-                to_other_machines=False,
+                to_other_processes=False,
             ),
             settings,
             checkpoints,

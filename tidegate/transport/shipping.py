@@ -73,11 +73,11 @@ def shipped_class(name: str) -> Any:
 
 
 def pack(
-    job_id: JobId, graph: JobGraph, settings: Mapping[str, Any], *, to_other_machines: bool = True
+    job_id: JobId, graph: JobGraph, settings: Mapping[str, Any], *, to_other_processes: bool = True
 ) -> bytes:
     """Everything that a slot needs to run its share of the job.
 
-    Slots on this machine import local modules from where they are; others need copies.
+    A slot of this process has the local modules already.
 
     Raises:
         NotSerializable: an operator contains something that cannot be pickled.
@@ -99,14 +99,15 @@ def pack(
     body = _dump(package, "a key selector or partitioner of the job", classes.note)
     definitions = classes.define()
     _make_findable(classes.by_name)
-    modules = _local_modules(with_copies=to_other_machines)
+    modules = _local_modules() if to_other_processes else None
     return pickle.dumps((definitions, modules, body), protocol=5)
 
 
 def unpack(package: bytes, work_directory: Path) -> JobPackage:
     """Make the job's modules and classes importable in this process, and return the job."""
     definitions, modules, body = pickle.loads(package)
-    modules.install(work_directory)
+    if modules is not None:
+        modules.install(work_directory)
     _adopt(cloudpickle.loads(definitions))
     job = cloudpickle.loads(body)
     assert isinstance(job, JobPackage)
@@ -227,15 +228,8 @@ class _Modules:
         sys.path.extend(entry for entry in more if entry not in sys.path)
 
 
-def _local_modules(*, with_copies: bool) -> _Modules:
+def _local_modules() -> _Modules:
     directory = _program_directory()
-    search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
-    copies = _copies_of_modules(directory) if with_copies else b""
-    return _Modules(str(directory), search_path, this_machine(), copies)
-
-
-def _copies_of_modules(directory: Path) -> bytes:
-    """The imported modules in a directory that are not installed, in a ZIP archive."""
     paths = tuple(sysconfig.get_paths().values())
     installed = [Path(path).resolve() for path in paths]
     buffer = io.BytesIO()
@@ -251,7 +245,8 @@ def _copies_of_modules(directory: Path) -> bytes:
                 inner = Path(*name.split("."))
                 is_package = path.name == "__init__.py"
                 archive.write(path, inner / path.name if is_package else f"{inner}.py")
-    return buffer.getvalue()
+    search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
+    return _Modules(str(directory), search_path, this_machine(), buffer.getvalue())
 
 
 def _program_directory() -> Path:

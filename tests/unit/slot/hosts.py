@@ -16,7 +16,7 @@ from tidegate.transport.shipping import pack
 
 
 def shipped(job: JobGraph) -> bytes:
-    return pack(new_job_id(), job, settings_of().as_mapping(), to_other_machines=False)
+    return pack(new_job_id(), job, settings_of().as_mapping(), to_other_processes=False)
 
 
 class Requests:
