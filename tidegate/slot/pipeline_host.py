@@ -156,14 +156,9 @@ class PipelineHost:
         self._busy_seconds = 0.0
         self._reads_sources = True
         """Whether sources were allowed to read in the last step."""
-        self._vertices = [
-            vertex
-            for vertex in package.graph.vertices
-            if vertex.pipeline == pipeline and slot < vertex.parallelism
-        ]
-        self._last_level = max(
-            vertex.level for vertex in package.graph.vertices if vertex.pipeline == pipeline
-        )
+        [whole] = [each for each in package.graph.pipelines if each.id == pipeline]
+        self._last_level = whole.levels - 1
+        self._vertices = [vertex for vertex in whole.vertices if slot < vertex.parallelism]
         self._subtasks: dict[VertexId, Subtask] = {}
         self._edges: Mapping[int, Edge] = {edge.id: edge for edge in package.graph.edges}
         self._in_flight: dict[VertexId, list[tuple[Channel, list[StreamElement]]]] = {}
