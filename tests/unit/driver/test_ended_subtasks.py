@@ -197,7 +197,7 @@ def test_what_a_subtask_that_ended_early_prepared_is_committed_after_a_failure(s
     tap = Tap(range(100), range(100, 1000))
     job = start(deposited(sink, bank, tap), settings=WHOLE_SPLITS)
     tap.let_pass(500, stream=1)
-    job.wait_for_checkpoint()
+    wait_until(lambda: len(bank.visible) == 500)
     bank.refusals = 1
     tap.let(100, stream=0)
     wait_until(lambda: not bank.refusals)
