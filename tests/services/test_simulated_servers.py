@@ -25,6 +25,7 @@ from tidegate.connectors.kafka.transactions import (
     TransactionState,
 )
 from tidegate.core.errors import TidegateError
+from tidegate.core.permit import Permit
 
 
 @contextmanager
@@ -101,7 +102,7 @@ def kafka_transactions(servers, topic, pause):
     script("a commit before it was taken over", lambda: transactions.commit(first))
     write(two)
     second = committable()
-    transactions.fence(name, 60_000)
+    transactions.fence(name, 60_000, Permit())
     script("fenced", ended)
     script("a commit of what was aborted", lambda: transactions.commit(second))
     script("a write of who is fenced", lambda: write(two))

@@ -78,10 +78,11 @@ class Checks:
                 raise Wrong(f"{process.name} leaves {begun} behind")
 
     def leased(self, process: SlotProcess) -> None:
-        """No slot trusts its lease longer than its driver does."""
+        """No slot that has something to do trusts its lease longer than its driver does."""
         master = self._master()
         machine = process.host._machine
-        if master is None or machine._phase is not SlotPhase.REGISTERED:
+        is_registered = machine._phase is SlotPhase.REGISTERED
+        if master is None or not is_registered or not process.host._pipelines:
             return
         until = (machine._leased_until - 1000) / process.speed
         slot = master._slots.pool._slots.get(process.incarnation.slot)

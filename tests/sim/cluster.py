@@ -27,6 +27,7 @@ from tidegate.protocol.messages import (
     CheckpointAborted,
     CheckpointCompleted,
     Deploy,
+    DeployFailed,
     DriverHeartbeat,
     DriverMessage,
     Register,
@@ -177,6 +178,8 @@ class SlotProcess(Process):
     # --- its line to the driver -----------------------------------------------------------------
 
     def _send(self, message: SlotMessage) -> None:
+        if isinstance(message, DeployFailed):
+            self.world.moment("a deployment fails")
         if isinstance(message, _UNCHANGING):
             self._post(FromSlot(self.incarnation, message))
         else:

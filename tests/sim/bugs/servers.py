@@ -23,6 +23,7 @@ from tidegate.connectors.postgres.transactions import (
     TransactionWriter,
 )
 from tidegate.core.errors import DatabaseFailed, KafkaFailed
+from tidegate.core.permit import Permit
 
 LEFT = "kill a slot", "kill the driver", "user code fails"
 
@@ -48,11 +49,6 @@ bug(
     (BrokerTransactions, "_fate", instead(TransactionFate.COMMITTED)),
     sink="kafka",
 )
-bug(
-    "an abort marker is taken for that of a commit",
-    (transaction_log, "_kind", lambda o: lambda batch: 1 - o(batch)),
-    sink="kafka",
-)
 
 
 def _unconfirmed(original: Any) -> Any:
@@ -71,6 +67,14 @@ section("a transaction times out", moments=(), interval=2000, faults=6)
 bug(
     "a transaction whose time has run out is prepared",
     (TransactionalWriter, "_confirmed", _unconfirmed),
+    sink="kafka",
+)
+
+# Whoever restores an older savepoint asks for transactions whose ids have new producers by now.
+section("savepoint", moments=(), interval=300, rate=2.0, faults=3)
+bug(
+    "markers of commits and of aborts are mixed up",
+    (transaction_log, "_kind", lambda o: lambda batch: 1 - o(batch)),
     sink="kafka",
 )
 
@@ -97,8 +101,7 @@ def _aborts_of(whose: Any) -> Any:
             for found in self._transactions.ids_beginning_with(self._names.common):
                 subtask = self._names.subtask_of(found)
                 if whose(self, found, subtask) and not self._is_recovered(found):
-                    self._context.permit.require()
-                    self._transactions.fence(found, self._timeout_ms)
+                    self._transactions.fence(found, self._timeout_ms, self._context.permit)
 
         return abort
 
@@ -172,15 +175,30 @@ def _aborts_prepared(original: Any) -> Any:
     def close(self: Any) -> None:
         if self._context.permit.is_valid():
             for each in list(self._begun_at):
-                self._transactions.fence(each, self._timeout_ms)
+                self._transactions.fence(each, self._timeout_ms, self._context.permit)
         original(self)
 
     return close
 
 
+def _permitted_once(original: Any) -> Any:
+    def fence(self: Any, transactional_id: str, timeout_ms: int, permit: Permit) -> None:
+        permit.require()
+        original(self, transactional_id, timeout_ms, Permit())
+
+    return fence
+
+
 bug(
     "a writer that closes aborts what it has prepared",
     (TransactionalWriter, "close", _aborts_prepared),
+)
+section("put a slot to sleep", "user code fails", moments=("a deployment arrives",), faults=6)
+bug(
+    "an abort is repeated without permission",
+    (BrokerTransactions, "fence", _permitted_once),
+    sink="kafka",
+    pipelines=2,
 )
 section("the bank fails", "user code fails", sink="kafka")
 bug(

@@ -108,8 +108,7 @@ class TransactionalWriter(CommittingWriter):
             if subtask is None or subtask % self._context.parallelism != self._context.subtask:
                 continue
             if not self._is_recovered(found):
-                self._context.permit.require()
-                self._transactions.fence(found, self._timeout_ms)
+                self._transactions.fence(found, self._timeout_ms, self._context.permit)
 
     def _is_recovered(self, transactional_id: str) -> bool:
         known = self._recovered.get(transactional_id)

@@ -196,10 +196,11 @@ class BrokerTransactions:
             )
         return None
 
-    def fence(self, transactional_id: str, timeout_ms: int) -> None:
+    def fence(self, transactional_id: str, timeout_ms: int, permit: Permit) -> None:
         """Abort the open transaction of this id, and fence its producer."""
 
         async def fence() -> None:
+            permit.require()  # also before it is repeated: the id may be a successor's by then
             request = InitProducerIdRequest(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=timeout_ms,
