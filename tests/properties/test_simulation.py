@@ -13,7 +13,7 @@ import pytest
 from tests.effort import times
 from tests.sim.__main__ import outcome_of, shrunk
 from tests.sim.bugs import BUGS
-from tests.sim.plans import ANY, RARITIES, Plan, Wish
+from tests.sim.plans import ANY, RAREST, RARITIES, Plan, Wish
 
 ROOT = Path(__file__).parents[2]
 FIRST_SEED = int(os.environ.get("TIDEGATE_SEED", "0"))
@@ -53,6 +53,8 @@ def test_every_schedule_goes_well():
         (70004, ANY),  # the owner of a job without checkpoints cannot be read when a rival starts
         (70642, ANY),  # a slot dies while it writes, and others sleep for long
         (116, RARITIES[4]),  # several drivers need quick answers of the storage
+        ("p3", RAREST[0]),  # a process that was never ready is replaced
+        ("p47", RAREST[4]),  # a slot sleeps while it repeats an abort, and another one replaces it
         (30064, AIMED),  # a checkpoint cannot be read when the job is rescaled
         (30283, AIMED),  # messages arrive between a rescaled job and its successor
         (30356, AIMED),  # the job ends while a rival starts

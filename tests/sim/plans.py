@@ -208,6 +208,41 @@ RARITIES = (
     ),
 )
 """Where chance leads almost never."""
+RAREST = (
+    Wish(
+        ("start a slot twice @ metadata is created",),
+        always=(*_SLOWLY, "start a slot twice @ metadata is created"),
+        traits={**_AT_ONCE, "faults": 2},
+    ),
+    Wish(
+        ("cancel @ a completion arrives", "cancel @ metadata is created"),
+        always=(*_SLOWLY, "storage is slow", "cancel @ a completion arrives"),
+        traits={**_AT_ONCE, "faults": 1, "pipelines": 2},
+    ),
+    Wish(
+        tuple(f"{kind} @ {state}" for kind in ("a clock jumps", "pumps lag") for state in RARE[1:]),
+        always=(*_SLOWLY, "cancel @ metadata is created"),
+        traits={"faults": 3, "retained": 1, "interval": 300},
+    ),
+    Wish(
+        ("storage is slow", f"kill the driver @ {RARE[2]}"),
+        always=(
+            *_SLOWLY,
+            "cancel @ metadata is created",
+            f"start a rival @ {RARE[2]}",
+            f"kill the driver @ {RARE[2]}",
+        ),
+        traits={"faults": 1, "retained": 1, "interval": 300},
+    ),
+    Wish(
+        ("put a slot to sleep",),
+        moments=("a deployment arrives",),
+        aims=1.0,
+        always=(*_SLOWLY, *_SLOWLY, "give a slot up @ a deployment fails"),
+        traits={**_AT_ONCE, "timeout": 30, "rate": 2.0, "faults": 4, "sink": "kafka"},
+    ),
+)
+"""Each leads to a few pairs of state and event that hardly any other schedule reaches."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -232,7 +267,9 @@ class Plan:
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
         is_any = wish == ANY
-        if is_any and (rarities := random.Random(f"{seed}/rarities")).random() < 0.2:
+        if is_any and (rarest := random.Random(f"{seed}/rarest")).random() < 0.05:
+            wish = rarest.choice(RAREST)
+        elif is_any and (rarities := random.Random(f"{seed}/rarities")).random() < 0.2:
             wish = rarities.choice(RARITIES)
         elif is_any and (drawn := rnd.random()) < 0.4:
             wish = rnd.choice(THEMES if drawn < 0.3 else CORNERS)
