@@ -172,8 +172,8 @@ class Task:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the slot has answered everything."""
-        return None not in self._answers
+        """Whether the slot has answered everything: it refuses what it is asked after its end."""
+        return not any(each is None or each[0][0] is Frame.REFUSED for each in self._answers)
 
     def _run(self) -> None:
         lines = step_task._connections
