@@ -193,7 +193,13 @@ bug(
     "a writer that closes aborts what it has prepared",
     (TransactionalWriter, "close", _aborts_prepared),
 )
-section("put a slot to sleep", "user code fails", moments=("a deployment arrives",), faults=6)
+section(
+    "put a slot to sleep",
+    "the bank fails",
+    "user code fails",
+    moments=("a deployment arrives",),
+    faults=6,
+)
 bug(
     "an abort is repeated without permission",
     (BrokerTransactions, "fence", _permitted_once),
