@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.layout import is_stop, published
+from tidegate.checkpoint.layout import published, stop_in
 from tidegate.checkpoint.metadata import (
     FORMAT_VERSION,
     CheckpointMetadata,
@@ -292,5 +292,5 @@ class CheckpointStoreContract:
         blobs.put("README", b"")
         store.end()
         store.remove_if_empty()
-        assert not any(is_stop(path) for path in blobs.list())
+        assert all(stop_in(path) is None for path in blobs.list())
         assert "README" in set(blobs.list())

@@ -181,8 +181,6 @@ def test_an_older_file_in_its_place_does_no_harm(abandoned, tmp_path):
             assert is_harmless(
                 abandoned, tmp_path, file, lambda path, content=content: path.write_bytes(content)
             ), file
-    earlier_id = next(iter(abandoned.files["last-id"]))
-    assert is_harmless(abandoned, tmp_path, earlier_id, lambda path: path.write_bytes(b"1"))
 
 
 def test_all_kinds_of_files_are_there(abandoned, request):

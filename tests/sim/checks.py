@@ -61,8 +61,10 @@ class Checks:
         self._requests: dict[tuple[DriverProcess, PipelineId], StepRequest] = {}
         self._seen_publishing: set[tuple[int, CheckpointId]] = set()
         self._attempts: dict[tuple[int, PipelineId], int] = {}
-        self._void: dict[str, set[int]] = {}
-        """Checkpoints that do not count if they appear, by directory."""
+        self._void: dict[str, list[tuple[int, int]]] = {}
+        """Epochs of drivers, and checkpoints that do not count for them, by directory."""
+        self._seen: dict[tuple[str, int | None], int] = {}
+        """The driver that has found a checkpoint of a directory last: it counts."""
         self._unpublished: set[str] = set()
         """Checkpoints that their drivers take for not published."""
 
@@ -273,9 +275,14 @@ class Checks:
         if what == "create" and outcome and name == METADATA:
             if not self._is_void(directory):
                 self._publish(where)
-        elif what == "put" and name.startswith("closed-"):
-            _, seen, started = map(int, name.removeprefix("closed-").split("-"))
-            self._void.setdefault(directory, set()).update(range(seen + 1, started + 1))
+        elif what == "put" and name.startswith(("closed-", "void-")):
+            epoch, *ids = map(int, name.split("-")[1:])
+            void = self._void.setdefault(directory, [])
+            if name.startswith("closed-"):
+                seen = directory, ids[0]
+                self._seen[seen] = max(epoch, self._seen.get(seen, 0))
+                ids[0] += 1
+            void += [(epoch, each) for each in range(ids[0], ids[-1] + 1)]
             for path in [path for path in self.published if self._is_void(path.rpartition("/")[0])]:
                 del self.published[path]
         elif what == "delete":
@@ -298,7 +305,9 @@ class Checks:
     def _is_void(self, checkpoint: str) -> bool:
         """Whether it comes so late that the next driver goes on without it."""
         directory, _, name = checkpoint.rpartition("/")
-        return id_of(name) in self._void.get(directory, ())
+        number = id_of(name)
+        seen_by = self._seen.get((directory, number), 0)
+        return any(seen_by <= by for by, each in self._void.get(directory, ()) if each == number)
 
     def _check_kept(self, deleted: list[str]) -> None:
         """A job that continues does not delete its last checkpoint."""

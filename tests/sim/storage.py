@@ -83,27 +83,35 @@ class SimulatedStore(MemoryStore):
             raise
 
     def put(self, path: str, data: bytes) -> None:
-        self._ask("put", path, lambda: super(SimulatedStore, self).put(path, data))
+        def put() -> bool:
+            super(SimulatedStore, self).put(path, data)
+            return True
+
+        self._request("put", path, put)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        """A request that is not answered may arrive later, even after its process has died."""
+        return self._request(
+            "create", path, lambda: super(SimulatedStore, self).create_if_absent(path, data)
+        )
 
-        def create() -> bool:
-            return super(SimulatedStore, self).create_if_absent(path, data)
-
+    def _request(self, what: str, path: str, act: Callable[[], bool]) -> bool:
+        """If it is not answered, it may arrive later, even after its process has died."""
         try:
-            return self._ask("create", path, create)
+            return bool(self._ask(what, path, act))
         except (StorageError, Killed):
             sim = self._bucket.world.sim
-            if not super().exists(path) and sim.chance(0.3):
+            is_state = what == "put" and "/" in path  # the next driver removes it
+            if not is_state and not super().exists(path) and sim.chance(0.3):
                 sim.later(
-                    sim.delay(0.5), "a request arrives late", lambda: self._arrive(path, create)
+                    sim.delay(0.5), "a request arrives late", lambda: self._arrive(what, path, act)
                 )
             raise
 
-    def _arrive(self, path: str, create: Callable[[], bool]) -> None:
-        if create():
-            self._bucket.world.checks.appears(f"{self.url}/{path}")
+    def _arrive(self, what: str, path: str, act: Callable[[], bool]) -> None:
+        checks, where = self._bucket.world.checks, f"{self.url}/{path}"
+        self._bucket.world.sim.note(f"    {what} {where}")
+        if act():
+            checks.appears(where) if what == "create" else checks.stored(what, where, True)
 
     def delete(self, path: str) -> None:
         if not path:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from xxhash import xxh3_64_intdigest
-
 from tidegate.core.ids import CheckpointId
 from tidegate.storage.locations import below
 
@@ -16,9 +14,10 @@ SHARED: Final = "shared"
 TASK_OWNED: Final = "taskowned"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
-_LAST_ID: Final = re.compile(r"last-id(-\d+)?")
-_NOTED: Final = re.compile(rb"(?:id )?(\d{1,19})(?: [0-9a-f]{16})?")
+_LAST_ID: Final = re.compile(r"last-id(?:-\d+)?(?:-(\d+))?")
+"""Earlier versions kept the id in the file."""
 _CLOSED: Final = re.compile(r"closed-(\d+)-(\d+)-(\d+)")
+_VOID: Final = re.compile(r"void-(\d+)-(\d+)")
 _STOPPED: Final = re.compile(r"stopped-(\d+)")
 _PART: Final = re.compile(r"[0-9a-f]{32}|(state|timers|taskowned)/.+")
 _TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
@@ -46,50 +45,34 @@ def epoch_of(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def last_id_of(epoch: int) -> str:
-    """The name of the file with the highest checkpoint id of an owner."""
-    return f"last-id-{epoch}"
-
-
-def noted(last_id: int) -> bytes:
-    """The content of such a file: the id with its checksum."""
-    return b"id %d %016x" % (last_id, xxh3_64_intdigest(b"%d" % last_id))
-
-
-def id_noted_in(data: bytes) -> CheckpointId | None:
-    """The checkpoint id in the content of such a file; None: it is damaged.
-
-    Earlier versions wrote the id alone.
-    """
-    found = _NOTED.fullmatch(data)
-    if found is None or data not in (found[1], noted(int(found[1]))):
-        return None
-    return CheckpointId(int(found[1]))
+def last_id_of(epoch: int, checkpoint_id: int) -> str:
+    """The name of the file in which an owner records that this id is used."""
+    return f"last-id-{epoch}-{checkpoint_id}"
 
 
 def is_last_id(path: str) -> bool:
-    """Whether a blob holds the highest checkpoint id of an owner."""
+    """Whether a blob records that a checkpoint id is used."""
     return _LAST_ID.fullmatch(path) is not None
 
 
 def closed_by(epoch: int, seen: int, begun: int) -> str:
-    """The name of the file in which a driver records which checkpoints are missing.
+    """The name of the file in which a driver records what it found in the directory.
 
-    Checkpoints after `seen`, up to the highest one `begun`, were missing when the driver claimed
-    the directory, or when it gave up publishing them. Any of them that appear later are void.
+    The latest checkpoint was `seen`, and those after it, up to the highest one `begun`, are void if
+    they appear later.
     """
     return f"closed-{epoch}-{seen}-{begun}"
 
 
-def is_closing(path: str) -> bool:
-    """Whether a blob records void checkpoints."""
-    return _CLOSED.fullmatch(path) is not None
-
-
-def closes_nothing(path: str) -> bool:
-    """Whether a blob records that no checkpoint is void."""
+def closes_nothing(path: str, published: Collection[int]) -> bool:
+    """Whether a blob records neither a void checkpoint nor that one of these was seen."""
     found = _CLOSED.fullmatch(path)
-    return found is not None and found[2] == found[3]
+    return found is not None and found[2] == found[3] and int(found[2]) not in published
+
+
+def void_by(epoch: int, checkpoint_id: int) -> str:
+    """The name of the file with which a driver makes a checkpoint void that it cannot publish."""
+    return f"void-{epoch}-{checkpoint_id}"
 
 
 def stopped_by(checkpoint_id: int) -> str:
@@ -97,26 +80,45 @@ def stopped_by(checkpoint_id: int) -> str:
     return f"stopped-{checkpoint_id}"
 
 
-def is_stop(path: str) -> bool:
-    """Whether a blob marks the job as ended."""
-    return _STOPPED.fullmatch(path) is not None
+def stop_in(path: str) -> CheckpointId | None:
+    """The savepoint with which this blob marks the job as ended; None: it is another blob."""
+    found = _STOPPED.fullmatch(path)
+    return CheckpointId(int(found[1])) if found else None
 
 
-def highest_in(paths: Collection[str]) -> CheckpointId:
+def highest_in(paths: Iterable[str]) -> CheckpointId:
     """The highest checkpoint id in the blob names of a job; 0 for none."""
-    ids = [id_of(path.partition("/")[0]) or 0 for path in paths]
-    begun = [int(found[3]) for path in paths if (found := _CLOSED.fullmatch(path))]
-    return CheckpointId(max([*ids, *begun], default=0))
+    ids = [0]
+    for path in paths:
+        ids.append(id_of(path.partition("/")[0]) or 0)
+        found = _CLOSED.fullmatch(path) or _VOID.fullmatch(path) or _LAST_ID.fullmatch(path)
+        if found and found.lastindex:
+            ids.append(int(found[found.lastindex]))
+    return CheckpointId(max(ids))
 
 
 def published(paths: Iterable[str]) -> list[CheckpointId]:
-    """The completed checkpoints among the blobs of a job, latest first, without void ones."""
+    """The completed checkpoints among the blobs of a job, latest first, without void ones.
+
+    What a driver has closed or declared void may have been found by a later one before it was told:
+    that one runs on from there, so the checkpoint counts.
+    """
     paths = list(paths)
-    void = [range(int(f[2]) + 1, int(f[3]) + 1) for p in paths if (f := _CLOSED.fullmatch(p))]
+    closings = [tuple(map(int, f.groups())) for p in paths if (f := _CLOSED.fullmatch(p))]
+    void = [(int(f[1]), range(int(f[2]), int(f[2]) + 1)) for f in map(_VOID.fullmatch, paths) if f]
+    void += [(epoch, range(seen + 1, begun + 1)) for epoch, seen, begun in closings]
+    seen_by = {seen: epoch for epoch, seen, _ in sorted(closings)}
     parts = (path.split("/") for path in paths)
     ids = (id_of(part[0]) for part in parts if len(part) == 2 and part[1] == METADATA)
-    found = (id for id in ids if id is not None and not any(id in each for each in void))
-    return sorted(found, reverse=True)
+    return sorted(
+        (
+            id
+            for id in ids
+            if id is not None
+            and not any(id in each and seen_by.get(id, 0) <= epoch for epoch, each in void)
+        ),
+        reverse=True,
+    )
 
 
 def is_temporary(path: str) -> bool:
@@ -134,8 +136,8 @@ def is_ours(path: str) -> bool:
     directory, _, inner = path.partition("/")
     if inner:
         return directory in (SHARED, TASK_OWNED) or id_of(directory) is not None
-    is_book = is_last_id(path) or is_closing(path) or is_stop(path)
-    return is_book or epoch_of(path) is not None or is_temporary(path)
+    is_book = any(each.fullmatch(path) for each in (_OWNER, _LAST_ID, _CLOSED, _VOID, _STOPPED))
+    return is_book or is_temporary(path)
 
 
 def home_of(directory: str, name: str) -> str:

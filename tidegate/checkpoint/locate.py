@@ -33,6 +33,12 @@ def open_checkpoint(path: str) -> Checkpoint:
         directory, name = parent_and_name(directory)
     store = open_store(directory)
     if store.exists(f"{name}/{METADATA}"):
+        if (id := id_of(name)) is not None and id not in published(store.list()):
+            raise NoCheckpoint(
+                shown(path),
+                "it was completed after its job had given it up, so its transactions are aborted",
+                "specify an earlier checkpoint or savepoint of the job",
+            )
         return _open(store, name)
     latest = next(iter(candidates(path)), None)
     if latest is not None:
@@ -79,7 +85,7 @@ def find_begun(base: BlobStore, job_name: str) -> JobId | None:
     them, and any checkpoint that it completes meanwhile.
 
     Raises:
-        NoCheckpoint: only damaged files tell of jobs, and may tell of this one.
+        NoCheckpoint: a damaged file tells of a job, which may be this one.
     """
     jobs: dict[str, list[str]] = {}
     for path in base.list():
@@ -96,7 +102,7 @@ def find_begun(base: BlobStore, job_name: str) -> JobId | None:
                 continue
             if since is not None:
                 begun[job] = max(since, begun.get(job, since))
-    if damaged is not None and not begun:
+    if damaged is not None:
         raise NoCheckpoint(damaged.args[0], f"it cannot be read: {damaged}", _REPAIR)
     return JobId(max(begun, key=begun.__getitem__)) if begun else None
 

@@ -76,10 +76,15 @@ def owned_since(store: BlobStore, owner: str, job_name: str) -> float | None:
         CorruptCheckpoint: the file is damaged.
     """
     try:
-        found = _unsealed(store.read(owner), shown(below(store.url, owner)))
-        return float(found["since"]) if found["job"] == job_name else None
-    except (BlobNotFound, ValueError, KeyError, TypeError):
+        data = store.read(owner)
+    except BlobNotFound:
         return None
+    try:
+        found = _unsealed(data)
+        return float(found["since"]) if found["job"] == job_name else None
+    except (ValueError, KeyError, TypeError):
+        location = shown(below(store.url, owner))
+        raise CorruptCheckpoint(location, "facts with their checksum", "others") from None
 
 
 def _sealed(facts: dict[str, Any]) -> bytes:
@@ -88,11 +93,8 @@ def _sealed(facts: dict[str, Any]) -> bytes:
     return b"%b %016x" % (data, xxh3_64_intdigest(data))
 
 
-def _unsealed(data: bytes, location: str) -> Any:
+def _unsealed(data: bytes) -> Any:
     """The facts, which earlier versions wrote without a checksum."""
     facts, _, checksum = data.rpartition(b" ")
-    if checksum == b"%016x" % xxh3_64_intdigest(facts):
-        return json.loads(facts)
-    if not data.endswith(b"}"):
-        raise CorruptCheckpoint(location, "facts with their checksum", "others")
-    return json.loads(data)
+    is_sealed = checksum == b"%016x" % xxh3_64_intdigest(facts)
+    return json.loads(facts if is_sealed else data)

@@ -4,10 +4,11 @@
                chk-<n>/<file>        state of this checkpoint only
                shared/<file>         state that several checkpoints may reference
                taskowned/            files of sources, which delete them themselves
-               last-id-<epoch>       the highest checkpoint id that this driver has begun
+               last-id-<e>-<n>       the driver of epoch e has begun checkpoint n
                owner-<epoch>         the driver that may write here
-               closed-<e>-<m>-<n>    no checkpoint after m counts, up to n: the driver of epoch e
-                                     found none, or could not publish it
+               closed-<e>-<m>-<n>    the driver of epoch e found m as the latest checkpoint: those
+                                     after it, up to n, do not count
+               void-<e>-<n>          the driver of epoch e could not publish n: it does not count
                stopped-<n>           the job has ended; contains the path of its last savepoint
 """
 
@@ -28,16 +29,15 @@ from tidegate.checkpoint.layout import (
     closes_nothing,
     directory_of,
     highest_in,
-    id_noted_in,
     id_of,
     is_last_id,
     is_ours,
-    is_stop,
     is_temporary,
     last_id_of,
-    noted,
     published,
+    stop_in,
     stopped_by,
+    void_by,
 )
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.checkpoint.ownership import Ownership
@@ -101,18 +101,24 @@ class CheckpointStore:
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of metadata that this driver has tried to publish."""
         self._ruled_out: set[CheckpointId] = set()
+        self._notes: list[str] = []
+        """The files that record the last ids used."""
         self.ownership, present = Ownership.claim(store, job_name)
         """Lets slots check whether this driver still owns the directory."""
-        for stop in filter(is_stop, present):
-            # Sinks have committed, or will commit, results that no remaining checkpoint covers.
-            raise JobStopped(shown(store.url), store.read(stop).decode(), stop)
-        noted = [path for path in present if is_last_id(path)]
-        self.highest_id = max([highest_in(present), *map(self._noted_in, noted)])
-        """The highest checkpoint id ever used in the directory; 0 for none."""
         found = published(present)
-        store.put(closed_by(self.ownership.epoch, max(found, default=_NO_ID), self.highest_id), b"")
-        for path in [*filter(closes_nothing, present), *noted]:
-            store.delete(path)
+        latest = max(found, default=_NO_ID)
+        stops = {path: number for path in present if (number := stop_in(path)) is not None}
+        for path, number in stops.items():
+            # Sinks have committed, or will commit, results that no remaining checkpoint covers;
+            # unless the stop was aborted and the job went on before this mark arrived.
+            if number >= latest:
+                raise JobStopped(shown(store.url), store.read(path).decode(), path)
+        self.highest_id = highest_in(present)
+        """The highest checkpoint id ever used in the directory; 0 for none."""
+        store.put(closed_by(self.ownership.epoch, latest, self.highest_id), b"")
+        for path in present:
+            if path in stops or is_last_id(path) or closes_nothing(path, found):
+                store.delete(path)
         self._retained = self._read_all(reversed(found))
         for metadata in self._retained.checkpoints:
             self._shared.register(metadata.checkpoint_id, metadata.shared_files)
@@ -154,12 +160,17 @@ class CheckpointStore:
             if base is not None:
                 self._shared.hold(checkpoint_id, base)
             self.highest_id = max(self.highest_id, checkpoint_id)
+        note = last_id_of(self.ownership.epoch, self.highest_id)
         try:
-            # A file per owner: a replaced owner cannot lower the id of its successor.
-            self._store.put(last_id_of(self.ownership.epoch), noted(self.highest_id))
+            # A file per id: a request that arrives late cannot lower it.
+            self._store.put(note, b"")
         except StorageError:
             self._settle(checkpoint_id)
             raise
+        with self._lock:
+            # The file before stays: whoever lists the directory meanwhile finds this one or that.
+            self._garbage.update(self._notes[:-1])
+            self._notes = [*self._notes[-1:], note]
 
     def publish(self, metadata: CheckpointMetadata) -> str:
         """Make a checkpoint durable; returns its path or URL. May be repeated.
@@ -210,10 +221,12 @@ class CheckpointStore:
 
         Raises:
             StorageError: it may count or not; repeat this.
+            DirectoryTaken: another driver owns the directory, and may have found it.
         """
         if self._store.may_act_late:
             self._ruled_out.add(checkpoint_id)
-            self._store.put(closed_by(self.ownership.epoch, checkpoint_id - 1, checkpoint_id), b"")
+            self._store.put(void_by(self.ownership.epoch, checkpoint_id), b"")
+            self.check_owned()
 
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
         """Mark the job as ended with a savepoint, for drivers that take it over."""
@@ -311,7 +324,9 @@ class CheckpointStore:
         if not self.still_owned():
             return
         present = list(self._store.list())
-        if all(is_ours(path) and not path.endswith(f"/{METADATA}") for path in present):
+        if all(map(is_ours, present)) and not published(present):
+            # The mark of its end goes last: who dies meanwhile must not leave a job to be resumed.
+            self._delete(path for path in present if stop_in(path) is None)
             self._store.delete("")
         elif self._stopped is None:
             self._store.delete(stopped_by(self.highest_id))
@@ -319,21 +334,6 @@ class CheckpointStore:
     def _path_of(self, checkpoint_id: CheckpointId) -> str:
         """The path or URL of a checkpoint, without credentials."""
         return shown(below(self._store.url, directory_of(checkpoint_id)))
-
-    def _noted_in(self, path: str) -> CheckpointId:
-        try:
-            data = self._store.read(path)
-        except BlobNotFound:
-            # A newer owner has deleted it.
-            return _NO_ID
-        found = id_noted_in(data)
-        if found is None:
-            raise StorageError(
-                shown(below(self._store.url, path)),
-                "it is corrupt, so a checkpoint id could be used twice",
-                "delete it when you are sure that no other driver of this job runs",
-            )
-        return found
 
     def _read_all(self, ids: Iterable[CheckpointId]) -> Retained:
         readable: list[CheckpointMetadata] = []

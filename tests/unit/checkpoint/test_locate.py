@@ -8,9 +8,10 @@ from tidegate.checkpoint.locate import (
     find_latest,
     open_checkpoint,
 )
-from tidegate.checkpoint.metadata import FORMAT_VERSION
+from tidegate.checkpoint.metadata import FORMAT_VERSION, encode
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
+from tidegate.core.ids import CheckpointId
 from tidegate.storage.local import LocalStore
 
 
@@ -170,3 +171,36 @@ def test_a_job_without_a_checkpoint_is_found_by_its_name_the_latest_one(tmp_path
 
 def test_a_job_that_completes_its_first_checkpoint_meanwhile_is_still_found(job, base):
     assert find_begun(base, "") == job.name
+
+
+def test_a_damaged_owner_may_be_that_of_the_job(tmp_path, base):
+    CheckpointStore(LocalStore(tmp_path / "first"), "words")
+    CheckpointStore(LocalStore(tmp_path / "second"), "words")
+    owner = tmp_path / "second" / "owner-1"
+    owner.write_bytes(owner.read_bytes()[:20])
+    with pytest.raises(NoCheckpoint, match="second/owner-1"):
+        find_begun(base, "words")
+
+
+def test_an_owner_that_is_cut_within_the_name_of_its_job_is_damaged(tmp_path, base):
+    CheckpointStore(LocalStore(tmp_path / "first"), "daily-{region}")
+    owner = tmp_path / "first" / "owner-1"
+    data = owner.read_bytes()
+    owner.write_bytes(data[: data.index(b"}") + 1])
+    with pytest.raises(NoCheckpoint, match="first/owner-1"):
+        find_begun(base, "daily-{region}")
+
+
+def test_a_void_checkpoint_is_not_opened_by_its_path(tmp_path):
+    class Late(LocalStore):
+        may_act_late = True
+
+    blobs = Late(tmp_path / "job")
+    store = CheckpointStore(blobs)
+    take(store, blobs, 1)
+    store.begin(CheckpointId(2))
+    store.rule_out(CheckpointId(2))
+    blobs.put("chk-2/_metadata", encode(metadata_of(2)))
+    assert open_checkpoint(str(tmp_path / "job")).checkpoint_id == 1
+    with pytest.raises(NoCheckpoint, match="given it up"):
+        open_checkpoint(str(tmp_path / "job" / "chk-2"))

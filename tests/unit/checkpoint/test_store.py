@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 
 import pytest
@@ -36,6 +37,37 @@ class TestOnLocalDisk(CheckpointStoreContract):
         assert not (tmp_path / "job" / "chk-1").exists()
         store.remove_if_empty()
         assert not (tmp_path / "job").exists()
+
+
+class SlowStore(MemoryStore):
+    """Does not answer some requests, which arrive when the test says so."""
+
+    loses = ()
+
+    def __init__(self):
+        super().__init__()
+        self.under_way = []
+
+    def put(self, path, data):
+        self._request(super().put, path, data)
+
+    def create_if_absent(self, path, data):
+        return self._request(super().create_if_absent, path, data)
+
+    def _request(self, act, path, data):
+        if path.startswith(self.loses or "nothing"):
+            self.under_way.append(lambda: act(path, data))
+            raise StorageError(path, "no answer", "wait")
+        return act(path, data)
+
+    def arrive(self):
+        self.loses = ()
+        for request in self.under_way:
+            request()
+
+
+def ids_in(store):
+    return [each.checkpoint_id for each in store.retained().checkpoints]
 
 
 class FailingStore(MemoryStore):
@@ -235,28 +267,144 @@ def test_a_driver_that_wakes_up_does_not_take_back_the_ids_that_are_used():
     assert [each.checkpoint_id for each in found] == [1]
 
 
-def test_a_driver_does_not_start_if_it_cannot_know_which_ids_are_used():
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_what_a_driver_cannot_publish_counts_if_the_next_one_has_found_it(is_taken):
+    blobs = SlowStore()
+    replaced = CheckpointStore(blobs)
+    take(replaced, blobs, 1)
+    replaced.begin(CheckpointId(2))
+    blobs.loses = "chk-2/_metadata"
+    with pytest.raises(StorageError):
+        replaced.publish(metadata_of(2))
+    assert not replaced.is_published(CheckpointId(2))
+    blobs.arrive()
+    if is_taken:
+        assert ids_in(CheckpointStore(blobs)) == [1, 2]
+        with pytest.raises(DirectoryTaken):
+            replaced.rule_out(CheckpointId(2))
+    else:
+        replaced.rule_out(CheckpointId(2))
+    for _ in range(2):
+        assert ids_in(CheckpointStore(blobs)) == ([1, 2] if is_taken else [1])
+
+
+def test_what_a_driver_that_never_started_has_closed_counts_if_the_next_one_has_found_it():
+    blobs = SlowStore()
+    first = CheckpointStore(blobs)
+    take(first, blobs, 1)
+    first.begin(CheckpointId(2))
+    blobs.loses = "closed-2"
+    with pytest.raises(StorageError):
+        CheckpointStore(blobs)
+    blobs.loses = ()
+    blobs.put("chk-2/_metadata", encode(metadata_of(2)))
+    assert ids_in(CheckpointStore(blobs)) == [1, 2]
+    blobs.arrive()
+    assert ids_in(CheckpointStore(blobs)) == [1, 2]
+
+
+def test_a_note_that_arrives_late_does_not_lower_the_highest_id():
+    blobs = SlowStore()
+    first = CheckpointStore(blobs)
+    take(first, blobs, 1)
+    blobs.loses = "last-id"
+    with pytest.raises(StorageError):
+        first.begin(CheckpointId(2))
+    blobs.loses = "chk-3/_metadata"
+    first.begin(CheckpointId(3))
+    with pytest.raises(StorageError):
+        first.publish(metadata_of(3))
+    note, creation = blobs.under_way
+    blobs.loses = ()
+    note()
+    second = CheckpointStore(blobs)
+    assert ids_in(second) == [1]
+    assert second.highest_id == 3
+    creation()
+    assert ids_in(CheckpointStore(blobs)) == [1]
+
+
+def test_ids_of_an_earlier_version_are_in_the_names_of_its_checkpoints():
+    blobs = MemoryStore()
+    blobs.put("last-id-1", b"id 9")
+    blobs.put("chk-8/state", b"")
+    store = CheckpointStore(blobs)
+    assert store.highest_id == 8
+    store.remove_if_empty()
+    assert not list(blobs.list())
+
+
+def test_few_notes_are_kept():
     blobs = MemoryStore()
     store = CheckpointStore(blobs)
-    take(store, blobs, 8)
-    store.begin(CheckpointId(9))
-    content = blobs.read("last-id-1")
-    flipped = [
-        content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :]
-        for bit in range(8 * len(content))
+    for number in range(1, 10):
+        take(store, blobs, number)
+    assert [path for path in blobs.list() if path.startswith("last-id")] == [
+        "last-id-1-8",
+        "last-id-1-9",
     ]
-    for damaged in [*flipped, *(content[:length] for length in range(len(content)))]:
-        blobs.put("last-id-1", damaged)
-        with pytest.raises(StorageError, match="last-id-1: it is corrupt"):
-            CheckpointStore(blobs)
-    blobs.put("last-id-1", content)
-    assert CheckpointStore(blobs).highest_id == 9
 
 
-def test_ids_of_an_earlier_version_are_read():
+def test_the_mark_of_a_stop_that_was_aborted_stops_nobody_when_it_arrives_late():
+    blobs = SlowStore()
+    store = CheckpointStore(blobs)
+    take(store, blobs, 1)
+    store.begin(CheckpointId(2))
+    blobs.loses = "stopped-2"
+    with pytest.raises(StorageError):
+        store.stop(CheckpointId(2), "savepoints/2")
+    blobs.loses = ()
+    store.do_not_stop(CheckpointId(2))
+    take(store, blobs, 3)
+    blobs.arrive()
+    assert ids_in(CheckpointStore(blobs)) == [1, 3]
+
+
+def test_a_void_checkpoint_that_arrives_late_does_not_keep_the_directory():
     blobs = MemoryStore()
-    blobs.put("last-id-1", b"9")
-    assert CheckpointStore(blobs).highest_id == 9
+    store = CheckpointStore(blobs)
+    store.begin(CheckpointId(1))
+    store.rule_out(CheckpointId(1))
+    store.abandon(CheckpointId(1), ())
+    blobs.put("chk-1/_metadata", encode(metadata_of(1)))
+    store.end()
+    store.remove_if_empty()
+    assert not list(blobs.list())
+
+
+def test_who_dies_while_it_removes_a_job_that_has_ended_leaves_none_to_run_again(
+    tmp_path, monkeypatch
+):
+    class Killed(BaseException):
+        pass
+
+    unlink, lives = os.unlink, 0
+
+    def until_killed(*arguments, **named):
+        nonlocal lives
+        lives -= 1
+        if lives < 0:
+            raise Killed
+        unlink(*arguments, **named)
+
+    for files in range(9):
+        blobs = LocalStore(tmp_path / str(files))
+        store = CheckpointStore(blobs)
+        for number in (1, 2):
+            take(store, blobs, number)
+        store.end()
+        for number in (1, 2):
+            store.discard(CheckpointId(number))
+        lives = files
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "unlink", until_killed)
+            try:
+                store.remove_if_empty()
+            except Killed:
+                patched.undo()
+                with pytest.raises(JobStopped):
+                    CheckpointStore(blobs)
+    assert lives > 0
 
 
 def test_a_job_that_was_stopped_stays_so_when_an_earlier_savepoint_is_aborted_once_more():
