@@ -103,8 +103,11 @@ class MetricGroup:
         return self._get(name, Distribution, Distribution)
 
     def readings(self) -> Iterator[tuple[str, float]]:
-        """Every number below this group, with its name in dotted form."""
-        for name, metric in self._metrics.items():
+        """Every number below this group, with its name in dotted form.
+
+        Gauges and threads of functions may register metrics meanwhile.
+        """
+        for name, metric in self._metrics.copy().items():
             match metric:
                 case Counter():
                     yield name, metric.get_count()
@@ -118,9 +121,9 @@ class MetricGroup:
                         yield f"{name}.min", metric.min
                         yield f"{name}.max", metric.max
                 case _:
-                    with suppress(Exception):  # a failing gauge has no value
+                    with suppress(Exception, SystemExit):  # a failing gauge has no value
                         yield name, float(metric())
-        for name, group in self._groups.items():
+        for name, group in self._groups.copy().items():
             yield from ((f"{name}.{inner}", value) for inner, value in group.readings())
 
     def _get(self, name: str, kind: type[_Metric], make: Callable[[], _Metric]) -> _Metric:

@@ -365,7 +365,7 @@ class Subtask:
         return {operator: readings for operator, readings in found.items() if readings}
 
     def accumulators(self) -> list[tuple[str, FunctionAccumulator]]:
-        return [pair for context in self._contexts for pair in context.accumulators.items()]
+        return [pair for context in self._contexts for pair in context.accumulators.copy().items()]
 
     def room(self) -> int | None:
         """How many records the next step should deliver; None: no limit."""

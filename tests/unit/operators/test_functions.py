@@ -1,5 +1,6 @@
 import copy
 import pickle
+import sys
 
 import pytest
 
@@ -175,6 +176,27 @@ def test_metrics_are_read_by_dotted_name():
         "kind.fast.sizes.min": 1,
         "kind.fast.sizes.max": 3,
     }
+
+
+def test_metrics_may_be_registered_while_they_are_read():
+    metrics = MetricGroup()
+
+    def register():
+        metrics.counter("later")
+        metrics.add_group("kind").counter("other")
+        return 1.0
+
+    metrics.gauge("ratio", register)
+    assert dict(metrics.readings()) == {"ratio": 1.0, "kind.other": 0}
+    assert dict(metrics.readings()) == {"ratio": 1.0, "later": 0, "kind.other": 0}
+
+
+def test_a_failing_gauge_has_no_value():
+    metrics = MetricGroup()
+    metrics.gauge("broken", lambda: 1 / 0)
+    metrics.gauge("gone", sys.exit)
+    metrics.gauge("level", lambda: 9)
+    assert dict(metrics.readings()) == {"level": 9}
 
 
 def test_a_meter_forgets_what_is_older_than_its_span():
