@@ -38,7 +38,7 @@ class Workers(Protocol):
     ) -> Worker:
         """Start a worker that calls `on_idle` when it has had nothing to do for some seconds.
 
-        `on_idle` returns after how many more seconds to call it again.
+        `on_idle` returns after how many more seconds to call it again; it must not raise.
         """
 
     def later(self, seconds: float, action: Callable[[], None]) -> Alarm:

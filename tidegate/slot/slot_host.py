@@ -271,6 +271,8 @@ class _Hosted:
             workers=slot.workers,
         )
         self._host: PipelineHost | None = None
+        self._idle_failure: Exception | None = None
+        """What went wrong between units; fails the next unit."""
         self._watch: Alarm | None = None
         """Runs until the mailbox has processed the last attempt."""
         self.mailbox = slot.workers.start(
@@ -295,6 +297,8 @@ class _Hosted:
             return
         assert self._host is not None
         try:
+            if self._idle_failure is not None:
+                raise self._idle_failure
             answer = self._host.run(key.step, key.level, packets, marks, request, on_packet)
         except Exception as error:
             answer = self._as_answer(error)
@@ -358,6 +362,7 @@ class _Hosted:
 
     def _close_host(self) -> TidegateError | None:
         host, self._host = self._host, None
+        self._idle_failure = None
         return None if host is None else host.close()
 
     def close(self) -> None:
@@ -369,8 +374,16 @@ class _Hosted:
     def _look_around(self) -> float:
         """Look for work; returns when to look again."""
         host = self._host
-        if host is None or not self._may_act(host.attempt):
+        if host is None or self._idle_failure is not None or not self._may_act(host.attempt):
             return _IDLE_SECONDS
+        try:
+            return self._look_at(host)
+        except Exception as error:
+            self._idle_failure = error
+            self._send(Wake(self._pipeline))
+            return _IDLE_SECONDS
+
+    def _look_at(self, host: PipelineHost) -> float:
         host.send_counts_when_due()
         if host.caller.calls(host.is_available):
             self._send(Wake(self._pipeline))

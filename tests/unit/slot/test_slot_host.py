@@ -440,6 +440,19 @@ def test_a_fault_of_our_own_is_an_answer_too(slot):
     assert "ZeroDivisionError" in str(mark.cause)
 
 
+def test_a_fault_while_the_slot_is_idle_fails_the_next_step(slot):
+    slot.deployed(simple_job()).step(1)
+    slot.host._pipelines[0]._host.send_counts_when_due = lambda: 1 // 0
+    assert slot.says(Wake) == Wake(0)
+    for step in (2, 3):
+        (mark,) = slot.step(step).report.marks
+        assert isinstance(mark.cause, InternalError)
+        assert "ZeroDivisionError" in str(mark.cause)
+    slot.hears(Deploy(0, 2, PLACE))
+    assert slot.says(Deployed) == Deployed(0, 2)
+    assert slot.step(1, attempt=2).report.marks == ()
+
+
 def test_user_code_that_does_not_return_keeps_the_slot_from_closing(tmp_path):
     calls, gate = [], threading.Event()
     slot = Slot(tmp_path).deployed(simple_job(Shared(calls, gate)))
