@@ -154,7 +154,8 @@ class WatermarkStrategy:
         drift = as_milliseconds(max_allowed_watermark_drift)
         if drift < 0:
             raise ConfigError("max_allowed_watermark_drift", drift, "give 0 or more")
-        return replace(self, alignment=WatermarkAlignment(watermark_group, drift, every))
+        group = str.__str__(watermark_group)  # slots cannot import an enum of the program
+        return replace(self, alignment=WatermarkAlignment(group, drift, every))
 
     @property
     def is_used(self) -> bool:

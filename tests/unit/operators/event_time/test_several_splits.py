@@ -1,5 +1,7 @@
 """Watermarks of several splits in one subtask: facts of Flink's multiplexer and of alignment."""
 
+from enum import StrEnum
+
 import pytest
 
 from tidegate.common import Duration, WatermarkGenerator, WatermarkStrategy
@@ -160,6 +162,16 @@ def test_a_source_waits_that_is_more_than_the_drift_ahead(own, lowest, drift, re
         assert time.align(groups) is reads_on
         if own is not None:
             assert time.aligned() == ("group", own)
+
+
+class Group(StrEnum):
+    ORDERS = "orders"
+
+
+def test_a_group_is_named_by_plain_text_which_every_slot_can_read():
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    alignment = strategy.with_watermark_alignment(Group.ORDERS, Duration.of_millis(1)).alignment
+    assert (type(alignment.group), alignment.group) == (str, "orders")
 
 
 # The watermarks of splits, the lowest of the group, the drift: which splits wait, and whether the
