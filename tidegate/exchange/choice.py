@@ -129,17 +129,24 @@ class FallbackExchange:
         self,
         fast: Exchange,
         steady: Exchange,
-        test: Callable[[], str | None] = lambda: None,
+        test: Callable[[], str | None] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fast = fast
         self._current, self._steady = fast, steady
         self._now = now
-        self._test: Callable[[], str | None] | None = test
-        self._testing = threading.Lock()
+        self._changed = threading.Condition()
+        """Held for what the steps wait for until the test is over."""
+        self._is_tested = test is None
+        self._has_ended = False
+        self._waiting: set[PipelineId] = set()
         self._in_a_row: dict[PipelineId, int] = {}
         self._recent: deque[float] = deque(maxlen=_MOST_RECENT_BREAKS)
         self._lock = threading.Lock()
+        if test is not None:
+            threading.Thread(
+                target=self._await_test, args=(test,), name="tidegate-test", daemon=True
+            ).start()
 
     def run_step(
         self,
@@ -154,24 +161,36 @@ class FallbackExchange:
             self._note(pipeline, outcome if isinstance(outcome, StepBroken) else None)
             answer(outcome)
 
-        self._wait_for_test()
+        self._wait_for_test(pipeline)
         try:
             self._current.run_step(pipeline, request, slots, noted)
         except StepBroken as failure:
             self._note(pipeline, failure)
             raise
 
-    def _wait_for_test(self) -> None:
-        """The test runs while slots start; the first step waits for it."""
-        with self._testing:
-            if self._test is None:
-                return
-            failure, self._test = self._test(), None
+    def _wait_for_test(self, pipeline: Pipeline) -> None:
+        """The test runs while slots start; the first steps wait for it."""
+        with self._changed:
+            self._waiting.add(pipeline.id)
+            self._changed.wait_for(
+                lambda: self._is_tested or self._has_ended or pipeline.id not in self._waiting
+            )
+            if self._has_ended or pipeline.id not in self._waiting:
+                raise StepCanceled("the step was canceled")
+            self._waiting.remove(pipeline.id)
+
+    def _await_test(self, test: Callable[[], str | None]) -> None:
+        try:
+            failure = test()
             if failure is None:
                 _log.info(_PIPELINED)
             else:
                 self._current = self._steady
                 _log.info(_NOT_PIPELINED, failure)
+        finally:
+            with self._changed:
+                self._is_tested = True
+                self._changed.notify_all()
 
     def _note(self, pipeline: Pipeline, failure: StepBroken | None) -> None:
         if self._current is not self._fast or isinstance(failure, StepCanceled):
@@ -197,9 +216,15 @@ class FallbackExchange:
         threading.Thread(target=self._fast.end_steps, name="tidegate-left", daemon=True).start()
 
     def cancel_step(self, pipeline: Pipeline) -> None:
+        with self._changed:
+            self._waiting.discard(pipeline.id)
+            self._changed.notify_all()
         self._fast.cancel_step(pipeline)
         self._steady.cancel_step(pipeline)
 
     def end_steps(self) -> None:
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
         self._fast.end_steps()
         self._steady.end_steps()

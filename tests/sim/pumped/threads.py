@@ -136,6 +136,11 @@ class SimulatedTimer:
             self._event.cancel()
 
 
-THREADING = SimpleNamespace(Lock=threading.Lock, Thread=SimulatedThread, Timer=SimulatedTimer)
+THREADING = SimpleNamespace(
+    Lock=threading.Lock,
+    Condition=threading.Condition,
+    Thread=SimulatedThread,
+    Timer=SimulatedTimer,
+)
 QUEUE = SimpleNamespace(SimpleQueue=SimulatedQueue)
 """In place of the modules of these names."""

@@ -1,3 +1,5 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from types import SimpleNamespace
 
@@ -103,3 +105,36 @@ def test_a_fast_exchange_that_fails_its_test_is_not_used(caplog):
     run(FallbackExchange(fast, steady, lambda: "nothing arrived"), 3)
     assert (fast.steps, steady.steps) == (0, 3)
     assert caplog.messages == ["steps are Spark jobs, not pipelined: nothing arrived"]
+
+
+@pytest.fixture
+def endless_test():
+    end = threading.Event()
+    yield lambda: end.wait(20)
+    end.set()
+
+
+def test_a_canceled_step_does_not_wait_for_the_test(endless_test):
+    fast, steady = Scripted(), Scripted()
+    exchange = FallbackExchange(fast, steady, endless_test)
+    with ThreadPoolExecutor() as threads:
+        first, second = (
+            threads.submit(exchange.run_step, pipeline, None, {}, print)
+            for pipeline in (FIRST, SECOND)
+        )
+        wait_until(lambda: exchange.cancel_step(FIRST) or first.done())
+        assert not second.done()
+        again = threads.submit(exchange.run_step, FIRST, None, {}, print)
+        wait_until(lambda: exchange.end_steps() or (again.done() and second.done()))
+    for step in (first, second, again):
+        assert isinstance(step.exception(), StepCanceled)
+    assert (fast.steps, steady.steps) == (0, 0)
+
+
+def test_no_step_runs_after_the_end(endless_test):
+    fast, steady = Scripted(), Scripted()
+    exchange = FallbackExchange(fast, steady, endless_test)
+    exchange.end_steps()
+    with pytest.raises(StepCanceled):
+        exchange.run_step(FIRST, None, {}, print)
+    assert (fast.steps, steady.steps) == (0, 0)
