@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -33,14 +34,48 @@ class KeyedRows(NamedTuple):
     """Returns the columns of rows, without the key."""
 
 
+class KeptRoom:
+    """The bytes that may still be kept. Used by all threads that write snapshots."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._lock = threading.Lock()
+
+    def measure(self, limit: int, kept: Iterable[KeptChunks]) -> None:
+        """Measure what is left besides the chunks that are still needed."""
+        with self._lock:
+            self.left = limit - sum(each.size for each in kept)
+
+    def keep(self, kept: KeptChunks, chunks: Iterable[StateChunk], size: int) -> None:
+        """Keep chunks if they fit; another snapshot may have kept them already."""
+        with self._lock:
+            if not kept.chunks and size <= self.left:
+                self.left -= size
+                kept.chunks, kept.size = tuple(chunks), size
+
+
 class KeptChunks:
-    """What was stored of rows that do not change, for the next snapshots."""
+    """What was stored of rows that do not change, for the next snapshots, if there is room."""
 
-    chunks: tuple[StateChunk, ...] = ()
+    def __init__(self, room: KeptRoom) -> None:
+        self.chunks: tuple[StateChunk, ...] = ()
+        self.size = 0
+        self._room = room
 
-    @property
-    def size(self) -> int:
-        return sum(len(chunk.payload) for chunk in self.chunks)
+    def passing(self, chunks: Iterable[StateChunk]) -> Iterator[StateChunk]:
+        """All chunks of the rows, which are kept when the last one has passed."""
+        passed: list[StateChunk] = []
+        size, fits = 0, True
+        for chunk in chunks:
+            size += len(chunk.payload)
+            fits = fits and size <= self._room.left
+            if fits:
+                passed.append(chunk)
+            else:
+                passed.clear()
+            yield chunk
+        if fits:
+            self._room.keep(self, passed, size)
 
 
 class RowPerKey(NamedTuple):
@@ -95,8 +130,7 @@ class FrozenRows(FrozenState):
                 if kept is None:
                     yield from self._chunks_of(state, rows, key_groups)
                 else:
-                    kept.chunks = kept.chunks or tuple(self._chunks_of(state, rows, None))
-                    yield from kept.chunks
+                    yield from kept.chunks or kept.passing(self._chunks_of(state, rows, None))
 
     def _chunks_of(
         self, state: RowState, rows: KeyedRows | RowPerKey, key_groups: KeyGroupRange | None

@@ -28,7 +28,7 @@ from tidegate.operators.windows.columnar.table import (
     Times,
     WindowTable,
 )
-from tidegate.state.columnar.keyed_rows import KeyedRows, RowPerKey
+from tidegate.state.columnar.keyed_rows import KeptRoom, KeyedRows, RowPerKey
 from tidegate.state.columnar.window_rows import WindowRows
 from tidegate.state.columns import repeated
 from tidegate.state.keys.key_index import KeyIndex
@@ -53,6 +53,7 @@ class SliceTable(WindowTable):
         self._slicing = slicing
         self._slices: dict[int, Slice] = {}
         self._run: SlidingRun | None = None
+        self._room = KeptRoom()
 
     def add(
         self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
@@ -224,13 +225,11 @@ class SliceTable(WindowTable):
 
     def _frozen(self) -> Iterator[tuple[int, FrozenSlice]]:
         """Slices whose time is over are kept as they are stored, while there is room."""
-        room = _KEPT_BYTES - sum(each.kept_bytes for each in self._slices.values())
+        kept = [each.kept for each in self._slices.values() if each.kept is not None]
+        self._room.measure(_KEPT_BYTES, kept)
         for number in sorted(self._slices):
             is_over = self._slicing.slice_end(number) <= self.now
-            frozen = self._slices[number].freeze(keep=is_over and room > 0)
-            if frozen.kept is not None and not frozen.kept.chunks and frozen.dense is not None:
-                room -= sum(array.nbytes for array in frozen.dense)
-            yield number, frozen
+            yield number, self._slices[number].freeze(self._room if is_over else None)
 
     def _taken(self, number: int, dense: Arrays, stored: Stored, places: Places) -> Columns:
         bounds = self._slicing.slice_start(number), self._slicing.slice_end(number)

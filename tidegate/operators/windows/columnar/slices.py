@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
 from tidegate.operators.aggregations.running import Segments
-from tidegate.state.columnar.keyed_rows import KeptChunks
+from tidegate.state.columnar.keyed_rows import KeptChunks, KeptRoom
 from tidegate.state.keys.word_index import Places
 
 _DENSE_SHARE: Final = 8
@@ -50,7 +50,7 @@ class Slice:
     A run contains each key at most once.
     """
 
-    __slots__ = ("_accumulators", "_dense", "_is_frozen", "_kept", "_runs")
+    __slots__ = ("_accumulators", "_dense", "_is_frozen", "_runs", "kept")
 
     def __init__(self, accumulators: Accumulators) -> None:
         self._accumulators = accumulators
@@ -58,7 +58,7 @@ class Slice:
         self._runs: list[SliceEntries] = []
         self._is_frozen = False
         """Whether a snapshot still reads the places."""
-        self._kept: KeptChunks | None = None
+        self.kept: KeptChunks | None = None
 
     def add(self, rows: Places, values: Arrays, columns: Columns, capacity: int) -> None:
         if self._dense is None and self._fits_runs(len(rows), capacity):
@@ -95,7 +95,7 @@ class Slice:
             places = [array.copy() for array in places]
         self._dense = places
         self._is_frozen = False
-        self._kept = None
+        self.kept = None
         return places
 
     def _joined(self) -> SliceEntries:
@@ -146,30 +146,26 @@ class Slice:
             self._accumulators.merge(found, hits, taken)
         return found
 
-    def freeze(self, *, keep: bool) -> FrozenSlice:
-        """Freeze it; `keep` what is stored of it if it is dense, for the next snapshots."""
+    def freeze(self, room: KeptRoom | None) -> FrozenSlice:
+        """Freeze it; with `room`, keep what is stored of it if it is dense, for later snapshots."""
         if self._dense is None:
             rows, values = self.entries()
             return FrozenSlice(None, SliceEntries(rows, list(values)))
         self._is_frozen = True
-        if keep and self._kept is None:
-            self._kept = KeptChunks()
-        return FrozenSlice(list(self._dense), None, self._kept)
-
-    @property
-    def kept_bytes(self) -> int:
-        return 0 if self._kept is None else self._kept.size
+        if room is not None and self.kept is None:
+            self.kept = KeptChunks(room)
+        return FrozenSlice(list(self._dense), None, self.kept)
 
     def close(self) -> None:
         """Free memory if few keys occur: no more records are expected."""
         if self._dense is not None and not self._is_frozen:
             occurring = np.count_nonzero(self._dense[0])
             if _DENSE_SHARE * occurring < len(self._dense[0]):
-                self._runs, self._dense, self._kept = [entries_of(self._dense)], None, None
+                self._runs, self._dense, self.kept = [entries_of(self._dense)], None, None
 
     def replace(self, entries: SliceEntries) -> None:
         """Replace its entries, given by key, ascending."""
-        self._dense, self._runs, self._is_frozen, self._kept = None, [entries], False, None
+        self._dense, self._runs, self._is_frozen, self.kept = None, [entries], False, None
 
     @property
     def living(self) -> list[Arrays]:
