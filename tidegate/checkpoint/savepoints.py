@@ -23,7 +23,8 @@ _JOB_LETTERS = 6
 def new_savepoint(directory: str, job_id: JobId, format: SavepointFormat) -> SavepointTarget:
     """A new directory, named as in Flink: `savepoint-<job>-<random>`."""
     name = f"savepoint-{job_id[:_JOB_LETTERS]}-{secrets.token_hex(6)}"
-    return SavepointTarget(directory, name, format)
+    plain = str.__str__(directory)  # slots cannot import an enum of the program
+    return SavepointTarget(plain, name, format)
 
 
 def path_of_savepoint(target: SavepointTarget) -> str:
