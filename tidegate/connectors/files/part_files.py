@@ -142,18 +142,18 @@ class PartDirectory:
         Sinks without checkpoints commit files one by one, so a failed attempt may leave finished
         files.
         """
-        finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
-        if existing is ExistingFiles.KEEP:
-            finished = [path for path in finished if self._is_own(PurePosixPath(path).name)]
-        if finished and existing is ExistingFiles.REFUSE and self._context.attempt == 1:
+        found = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
+        own = [path for path in found if self._is_own(PurePosixPath(path).name)]
+        others = [path for path in found if not self._is_own(PurePosixPath(path).name)]
+        if others and existing is ExistingFiles.REFUSE:
             raise ConfigError(
                 "directory",
                 shown(self._path),
-                f"it contains files of another job, such as {finished[0]}: specify another "
+                f"it contains files of another job, such as {others[0]}: specify another "
                 'directory, or replace them with mode="overwrite"',
             )
         with _writing(self._path):
-            for path in finished:
+            for path in found if existing is ExistingFiles.REPLACE else own:
                 self._context.permit.require()
                 self.file_system.delete_file(self.inner(path))
 
