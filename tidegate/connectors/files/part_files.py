@@ -140,11 +140,11 @@ class PartDirectory:
         """Start fresh: delete the job's own finished files, and handle those of others.
 
         Sinks without checkpoints commit files one by one, so a failed attempt may leave finished
-        files.
+        files. Other sinks of the job that share the directory take care of their own.
         """
         found = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
         own = [path for path in found if self._is_own(PurePosixPath(path).name)]
-        others = [path for path in found if not self._is_own(PurePosixPath(path).name)]
+        others = [path for path in found if not self._is_of_job(PurePosixPath(path).name)]
         if others and existing is ExistingFiles.REFUSE:
             raise ConfigError(
                 "directory",
@@ -153,7 +153,7 @@ class PartDirectory:
                 'directory, or replace them with mode="overwrite"',
             )
         with _writing(self._path):
-            for path in found if existing is ExistingFiles.REPLACE else own:
+            for path in own + others if existing is ExistingFiles.REPLACE else own:
                 self._context.permit.require()
                 self.file_system.delete_file(self.inner(path))
 
@@ -184,6 +184,12 @@ class PartDirectory:
         """Whether an earlier attempt of this operator and job has written the file."""
         own = re.escape(self._own)
         return re.match(rf"{re.escape(self._prefix)}-\d+-{own}[0-9a-f]{{8}}-\d+", name) is not None
+
+    def _is_of_job(self, name: str) -> bool:
+        """Whether this job has written the file, with this or another operator."""
+        job = re.escape(self._context.job_id[:_JOB_DIGITS])
+        unique = rf".{{,{_OPERATOR_DIGITS}}}{job}[0-9a-f]{{8}}"
+        return re.search(rf"-\d+-{unique}-\d+", name) is not None
 
     def _is_finished(self, path: PurePosixPath, any_name: bool) -> bool:
         if any_name:

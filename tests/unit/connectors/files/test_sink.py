@@ -341,6 +341,17 @@ def test_sinks_of_one_job_that_share_a_directory_leave_each_others_files_alone(t
         assert lines_in(tmp_path) == [["a"]]
 
 
+@pytest.mark.parametrize("prefix", ["part", "part-b"])
+def test_a_sink_that_overwrites_keeps_what_other_sinks_of_its_job_have_finished(tmp_path, prefix):
+    sink = FileSink(str(tmp_path), Encoder(), overwrite=True)
+    others = FileSink(str(tmp_path), Encoder(), overwrite=True, names=OutputFileConfig(prefix))
+    write(sink, ["old"], uid="first", job_id="10000000")
+    write(others, ["a"], uid="first", job_id="20000000")
+    write(sink, ["lost"], uid="second", job_id="20000000")
+    write(sink, ["b"], uid="second", job_id="20000000", attempt=2)
+    assert sorted(lines_in(tmp_path)) == [["a"], ["b"]]
+
+
 def test_a_job_without_checkpoints_that_starts_fresh_replaces_what_it_had_committed(tmp_path):
     write(FileSink(str(tmp_path), Encoder()), ["a"])
     with opened(FileSink(str(tmp_path), Encoder()), attempt=2, is_checkpointed=False) as harness:

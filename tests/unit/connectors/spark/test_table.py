@@ -44,3 +44,9 @@ def test_a_later_attempt_refuses_rows_that_others_have_added_and_keeps_all(tmp_p
     with pytest.raises(ConfigError, match=r"such as precious\.parquet"):
         write(tmp_path, 3, attempt=2)
     assert sorted(numbers_in(tmp_path)) == [1, 2]
+
+
+def test_two_sinks_of_a_job_may_fill_a_table_that_was_empty(tmp_path):
+    write(tmp_path, 1, uid="first")
+    write(tmp_path, 2, uid="second")
+    assert sorted(numbers_in(tmp_path)) == [1, 2]
