@@ -131,8 +131,10 @@ class PartDirectory:
         with _writing(self._path):
             if isinstance(self.file_system, fs.LocalFileSystem):
                 make_directory(Path(self._root))
-                # Another subtask may have created it and not be through with this.
-                sync_directory(Path(self._root).parent)
+                # Another subtask may have created it and not be through with this. Where the parent
+                # cannot be read, its creator has synced it, or failed.
+                with suppress(PermissionError):
+                    sync_directory(Path(self._root).parent)
             else:
                 self.file_system.create_dir(self._root, recursive=True)
 

@@ -407,3 +407,17 @@ def test_a_prepared_file_is_on_the_disk_with_all_its_directories(tmp_path, monke
         harness.snapshot(1)
     root = tmp_path / "new" / "sink"
     assert {root, root / "bucket", root / "bucket" / "of"} <= set(synced)
+
+
+def test_a_directory_whose_parent_cannot_be_read_is_written_to_if_it_exists(tmp_path, monkeypatch):
+    def sync(directory):
+        if directory == tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(part_files, "sync_directory", sync)
+    monkeypatch.setattr(local, "sync_directory", sync)
+    (tmp_path / "given").mkdir()
+    write(FileSink(str(tmp_path / "given"), Encoder()), ["a"])
+    assert lines_in(tmp_path / "given") == [["a"]]
+    with pytest.raises(UnwritableOutput, match="Permission denied"):
+        opened(FileSink(str(tmp_path / "new"), Encoder()))
