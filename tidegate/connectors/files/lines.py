@@ -59,6 +59,7 @@ class LineBlocks:
 
     def __init__(self, file: IO[bytes], split: LineSplit) -> None:
         self._file = file
+        self._path = split.path
         self._stop = split.stop
         self._rest = b""
         if split.position is not None:
@@ -80,6 +81,12 @@ class LineBlocks:
             return b""
         if len(self._rest) < left:
             self._rest += read_fully(self._file, left - len(self._rest))
+            if stop is not None and len(self._rest) < left:
+                raise UnreadableInput(
+                    self._path,
+                    f"it reached byte {stop} when the job found it, and now ends before",
+                    "keep files as they are until the job has read them",
+                )
         block, self._rest = self._rest[:left], self._rest[left:]
         end = block.rfind(b"\n") + 1
         if end == 0:

@@ -141,6 +141,18 @@ def test_a_file_that_was_removed_after_it_was_found_is_named(tmp_path):
         reader.poll(1)
 
 
+@pytest.mark.parametrize("taken", [0, 3])
+def test_a_file_that_became_shorter_after_it_was_found_is_named(tmp_path, taken):
+    path = tmp_path / "log.txt"
+    path.write_text("".join(f"line {i}\n" for i in range(9)))
+    source = FileSource(str(path), TEXT)
+    splits = LineSplit(str(path), 0, 63, 7 * taken), LineSplit(str(path), 35, 63)
+    path.write_text("line 0\n")
+    for split in splits:
+        with pytest.raises(UnreadableInput, match=r"log\.txt: .* byte 63 when the job found it"):
+            read_all(reader_of(source, splits=[split]))
+
+
 def test_the_builder_has_pyflinks_names(tmp_path):
     (tmp_path / "a.txt").write_text("x")
     builder = FileSource.for_record_stream_format(TEXT, str(tmp_path))
