@@ -176,7 +176,7 @@ class _CsvEncoder(FileEncoder):
         is_flat = format is not None and not any(map(pa.types.is_nested, format.schema.types))
         if is_flat and lines.is_plain and self._names is None:
             options = arrow_csv.WriteOptions(include_header=header, delimiter=lines.delimiter)
-            arrow_csv.write_csv(batch.columns, self._stream, options)
+            arrow_csv.write_csv(_without_empty_lines(batch.columns), self._stream, options)
             return
         names = self._names
         if names is None:
@@ -184,6 +184,15 @@ class _CsvEncoder(FileEncoder):
         heads = [names] if header and names else []
         rows = chain(heads, map(field_values, batch.records))
         self._stream.write(lines.text(rows).encode())
+
+
+def _without_empty_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Arrow writes None as nothing, and readers skip an empty line; empty text is quoted."""
+    if rows.num_columns != 1 or rows.column(0).null_count == 0:
+        return rows
+    values = rows.column(0)
+    texts = values if pa.types.is_binary(values.type) else values.cast(pa.string())
+    return pa.RecordBatch.from_arrays([texts.fill_null("")], names=rows.schema.names)
 
 
 class _ParquetEncoder(FileEncoder):

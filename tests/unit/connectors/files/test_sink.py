@@ -266,6 +266,15 @@ def test_csv_is_read_back_as_it_was(tmp_path):
     assert records_of(FileSource(str(tmp_path), CsvFormat(POINT))) == [ROWS]
 
 
+@pytest.mark.parametrize("encoding", [CsvEncoding(), CsvEncoding(names=["n"])])
+def test_none_in_the_only_column_of_a_csv_is_a_row_too(tmp_path, encoding):
+    kind = Types.ROW_NAMED(["n"], [Types.LONG()])
+    numbers = [Row(n=1), Row(n=None), Row(n=3)]
+    write(FileSink(str(tmp_path), encoding), numbers, [Row(n=None)], type_info=kind)
+    source = FileSource(str(tmp_path), CsvFormat(kind))
+    assert records_of(source) == [[*numbers, Row(n=None)]]
+
+
 class Point(NamedTuple):
     name: str
     size: int
