@@ -21,6 +21,7 @@ from tidegate.connectors.files.lines import (
     LineParser,
     LineSplit,
     UnreadableLines,
+    line_ends,
     line_splits,
     split_lines,
 )
@@ -287,7 +288,25 @@ class CsvParser(LineParser):
             )
             return arrow_csv.read_csv(io.BytesIO(lines), options, self._parse, self._convert)
 
-        return _columnar(read, lines, self._format, "CSV")
+        batch = _columnar(read, lines, self._format, "CSV")
+        if len(batch):
+            _check_rows(batch.columns, lines)
+        return batch
+
+
+def _check_rows(rows: pa.RecordBatch, lines: bytes) -> None:
+    """Check that each line is a row: an open quote merges its line with the following ones."""
+    found, expected = rows.num_rows, len(line_ends(lines))
+    if found != expected:
+        expected = sum(line.rstrip(b"\r") != b"" for line in lines.split(b"\n"))
+    last = rows.slice(found - 1).to_pylist()[0]
+    if found != expected:
+        problem = f"{expected} line(s) hold {found} row(s)"
+    elif any("\n" in value for value in last.values() if isinstance(value, str)):
+        problem = "a quote is still open at the end of the line"
+    else:
+        return
+    raise UnreadableLines(problem, "close quotes in their line: values cannot contain line ends")
 
 
 def _columnar(read: Callable[[], pa.Table], lines: bytes, format: ArrowFormat, kind: str) -> Batch:

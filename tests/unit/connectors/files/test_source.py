@@ -268,6 +268,34 @@ def test_a_csv_line_with_too_many_values_is_named(tmp_path):
         records_of(FileSource(str(tmp_path), CsvFormat(POINT)))
 
 
+SIZE_AND_NAME = Types.ROW_NAMED(["size", "name"], [Types.LONG(), Types.STRING()])
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (POINT, 'name,size\nx,0\n"a,1\nb,2\nc",3\nd,4\n'),
+        (POINT, 'name,size\nx,0\n"a\n\n\n",1\n'),
+        (SIZE_AND_NAME, 'size,name\n0,x\n1,"a\n2,b"\n'),
+        (SIZE_AND_NAME, 'size,name\n0,x\n1,"a\n\n'),
+    ],
+)
+def test_a_csv_value_over_several_lines_is_named_however_many_are_read(
+    tmp_path, kind, content, at_once
+):
+    (tmp_path / "points.csv").write_text(content)
+    reader = reader_of(FileSource(str(tmp_path), CsvFormat(kind)))
+    assert reader.poll(at_once).batch.records[0].name == "x"
+    with pytest.raises(UnreadableInput, match=r"points\.csv, line 3: "):
+        reader.poll(at_once)
+
+
+def test_empty_lines_of_a_csv_are_no_rows(tmp_path):
+    (tmp_path / "points.csv").write_bytes(b"name,size\r\n\r\na,1\r\n\n  \nb,2\r\n\n")
+    assert records_of(FileSource(str(tmp_path), CsvFormat(POINT))) == [rows(("a", 1), ("b", 2))]
+
+
 def test_a_csv_without_a_column_names_it(tmp_path):
     (tmp_path / "points.csv").write_text("name,count\na,1\n")
     with pytest.raises(MissingField, match=r"points\.csv: no field 'size'; .* name, count"):
