@@ -1,4 +1,4 @@
-"""Schemas that convert records to bytes and back, for message queues."""
+"""Schemas that convert records to bytes and back, for message queues; charsets of lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.core.errors import ConfigError
 from tidegate.stream.batch import Batch
 from tidegate.types.typeinfo import TypeInformation, Types
 
@@ -70,3 +71,15 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
     def produced_type(self) -> TypeInformation:
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+def line_charset(charset: str) -> str:
+    """The name of a charset in which lines end with byte 10; raises ConfigError for others."""
+    try:
+        known = codecs.lookup(charset).name
+        line_end = "\n".encode(known)
+    except LookupError:
+        raise ConfigError("charset", charset, "give a charset that Python knows") from None
+    if line_end != b"\n":
+        raise ConfigError("charset", charset, "lines must end with byte 10: convert them to UTF-8")
+    return known

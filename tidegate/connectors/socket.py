@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.connectors.guarantee import Replay
+from tidegate.connectors.serialization import line_charset
 from tidegate.connectors.source import (
     Boundedness,
     InputStatus,
@@ -54,7 +55,7 @@ class SocketSource(Source):
             raise ConfigError("delimiter", delimiter, "give the end of a line")
         self._address = (host, port)
         self._delimiter = delimiter
-        self._charset = charset
+        self._charset = line_charset(charset)
         self._retries = retries
 
     def create_enumerator(self) -> SplitEnumerator:

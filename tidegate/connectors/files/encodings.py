@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet as pq
 
+from tidegate.connectors.serialization import line_charset
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.row import Row
@@ -52,7 +53,7 @@ class Encoder(FileEncoding):
 
     def __init__(self, to_text: Callable[[Any], str] = str, charset: str = "UTF-8") -> None:
         self._to_text = to_text
-        self._charset = charset
+        self._charset = line_charset(charset)
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:

@@ -25,6 +25,7 @@ from tidegate.connectors.files.lines import (
     line_splits,
     split_lines,
 )
+from tidegate.connectors.serialization import line_charset
 from tidegate.connectors.splits import Cursor
 from tidegate.core.errors import ConfigError, MissingField
 from tidegate.stream.batch import Batch
@@ -73,15 +74,7 @@ class TextLineFormat(StreamFormat):
     """Every line is a record, without its line end."""
 
     def __init__(self, charset: str = "UTF-8") -> None:
-        try:
-            known = codecs.lookup(charset).name
-        except LookupError:
-            raise ConfigError("charset", charset, "give a charset that Python knows") from None
-        if "\n".encode(known) != b"\n":
-            raise ConfigError(
-                "charset", charset, "lines must end with byte 10: convert the file to UTF-8"
-            )
-        self._charset = known
+        self._charset = line_charset(charset)
 
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
         return LineCursor(split, _TextParser(self._charset, format))
