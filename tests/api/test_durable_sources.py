@@ -252,6 +252,29 @@ def test_a_source_function_without_state_takes_effect_once(tmp_path):
     assert lines_in(tmp_path / "out") == list(range(300))
 
 
+class Breaking(SourceFunction):
+    """Its first run fails."""
+
+    runs = 0
+
+    def run(self, ctx):
+        Breaking.runs += 1
+        if Breaking.runs == 1:
+            ctx.collect(1)
+            raise ConnectionError("the connection broke")
+        ctx.collect(2)
+
+    def cancel(self): ...
+
+
+def test_a_source_function_that_fails_is_run_again(tmp_path):
+    Breaking.runs = 0
+    env = environment(tmp_path)
+    env.add_source(durable(Breaking())).sink_to(FileSink(str(tmp_path / "out"), Encoder()))
+    env.execute()
+    assert lines_in(tmp_path / "out") == [1, 2]
+
+
 class FailsAt(MapFunction):
     """Fails once at each of these numbers."""
 

@@ -147,7 +147,7 @@ class _Mailing(SourceFunction.SourceContext):
         self._private = private
         self._items: deque[_Emitted] = deque()
         self._has_room = threading.Condition()
-        self._canceled = False
+        self.is_canceled = False
         self.lock = CheckpointLock(self._look_again)
 
     def __len__(self) -> int:
@@ -168,13 +168,13 @@ class _Mailing(SourceFunction.SourceContext):
         if len(self._items) >= _QUEUED_RECORDS:
             with self._has_room:
                 self._has_room.wait_for(self._may_go_on)
-        if self._canceled:
+        if self.is_canceled:
             raise _Canceled
         self._items.append(item)
 
     def _may_go_on(self) -> bool:
         has_room = len(self._items) < _QUEUED_RECORDS
-        return self._canceled or has_room or self.lock.must_be_released
+        return self.is_canceled or has_room or self.lock.must_be_released
 
     def put_first(self, items: Iterable[_Emitted]) -> None:
         """Add records that were emitted before the function runs."""
@@ -192,7 +192,7 @@ class _Mailing(SourceFunction.SourceContext):
         return taken
 
     def cancel(self) -> None:
-        self._canceled = True
+        self.is_canceled = True
         self._look_again()
 
     def _look_again(self) -> None:
@@ -218,6 +218,8 @@ class SourceFunctionReader(FunctionReader):
         """The function's own states, because it may change them whenever no snapshot holds the
         lock."""
         self._ended = threading.Event()
+        self._is_over = False
+        """Whether the function has returned by itself: a restart does not run it again."""
         self._failure: BaseException | None = None
         self._no_more = False
         self._opened = False
@@ -239,6 +241,7 @@ class SourceFunctionReader(FunctionReader):
             self._has_run = True
             self._mailing.put_first(split.queued)
             if split.is_over:
+                self._is_over = True
                 self._ended.set()
             else:
                 name = f"source {self._context.operator_name}"
@@ -251,6 +254,7 @@ class SourceFunctionReader(FunctionReader):
     def _run(self) -> None:
         try:
             self._function.run(self._mailing)
+            self._is_over = not self._mailing.is_canceled
         except _Canceled:
             pass
         except USER_FAILURES as error:
@@ -285,7 +289,7 @@ class SourceFunctionReader(FunctionReader):
         if not isinstance(self._function, CheckpointedFunction):
             return self.snapshot()
         with self._mailing.lock.held_by_snapshot():
-            is_over = self._ended.is_set()
+            is_over = self._is_over
             if self._failure is not None:
                 # The function failed in the middle of a change: its state is inconsistent.
                 raise self._user_code.failure(self._failure)
@@ -296,7 +300,7 @@ class SourceFunctionReader(FunctionReader):
         return [FunctionRun(queued, is_over)] if self._has_run and (queued or not is_over) else []
 
     def snapshot(self) -> list[FunctionRun]:
-        is_over = self._ended.is_set() and not len(self._mailing)
+        is_over = self._is_over and not len(self._mailing)
         return [FunctionRun()] if self._has_run and not is_over else []
 
     def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[Any]) -> None:

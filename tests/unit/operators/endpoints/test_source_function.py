@@ -12,7 +12,7 @@ from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import UserFunctionError
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
 from tidegate.operators.endpoints.operators import SourceOperator
-from tidegate.operators.endpoints.source_function import SourceFunctionSource
+from tidegate.operators.endpoints.source_function import FunctionRun, SourceFunctionSource
 from tidegate.operators.functions import ProcessFunction, SourceFunction
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.testing.environments import mini_environment
@@ -192,6 +192,40 @@ def test_a_function_without_state_starts_fresh():
         restored.operator.no_more_splits()
         drain(restored)
         assert restored.output == [0, 1, 2, 3, 4]
+
+
+class Failing(Plain):
+    def run(self, ctx):
+        raise OSError("gone")
+
+
+class Waiting(Plain):
+    """Returns when it is canceled."""
+
+    def open(self, runtime_context):
+        self.is_canceled = threading.Event()
+
+    def run(self, ctx):
+        self.is_canceled.wait()
+
+    def cancel(self):
+        self.is_canceled.set()
+
+
+class Endless(Waiting):
+    def run(self, ctx):
+        while True:
+            ctx.collect(0)
+
+
+@pytest.mark.parametrize("function", [Failing(), Waiting(), Endless()])
+def test_a_function_that_has_not_returned_by_itself_is_run_again(function):
+    with harness_of(function) as harness:
+        reader = harness.operator._reader
+        reader.close()
+        reader._mailing.take(len(reader._mailing))
+        assert reader._ended.is_set()
+        assert reader.snapshot() == [FunctionRun()]
 
 
 class Broken(Numbers):
