@@ -1,7 +1,6 @@
 """The simulator's brokers and database answer as real ones do; see `docs/proof.md`."""
 
 import uuid
-from contextlib import contextmanager
 
 import pytest
 
@@ -12,10 +11,8 @@ import psycopg
 from psycopg import sql
 
 from tests.programs import wait_until
-from tests.sim.clockwork import Process
+from tests.services.simulated import simulated
 from tests.sim.kafka_clients import TOPIC
-from tests.sim.plans import Plan, Wish
-from tests.sim.world import World
 from tidegate.connectors.kafka.broker_client import BrokerClient
 from tidegate.connectors.kafka.producer_settings import ProducerSettings
 from tidegate.connectors.kafka.producing import RecordProducer
@@ -26,18 +23,6 @@ from tidegate.connectors.kafka.transactions import (
 )
 from tidegate.core.errors import TidegateError
 from tidegate.core.permit import Permit
-
-
-@contextmanager
-def simulated(sink):
-    """A world in which nothing happens but what a test does, in one process."""
-    world = World(Plan.draw(0, Wish(traits={"sink": sink, "pipelines": 1})))
-    process = world.sim.current = Process(world.sim, "test")
-    process.dozes = 0.0
-    world.checks.commits = lambda *arguments: None
-    world.checks.prepares = lambda pipeline: (0, 0)
-    with world._patched():
-        yield lambda: world.sim.meanwhile(1.0)
 
 
 class Script:
@@ -68,7 +53,7 @@ def kafka_transactions(servers, topic, pause):
             )
         )
         found.connect(topic)
-        found.begin_transactions()
+        found.begin_transactions(Permit())
         return found
 
     def write(with_producer):

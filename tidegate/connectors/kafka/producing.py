@@ -16,6 +16,7 @@ from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializat
 from tidegate.connectors.sink import CommittingWriter
 from tidegate.core.errors import ConfigError, KafkaFailed, TidegateError, UnknownTopic
 from tidegate.core.foreign_logs import foreign_logger
+from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
 
 DELIVERY_TIMEOUT_MS = 120_000
@@ -79,11 +80,12 @@ class RecordProducer:
                 if time.monotonic() > deadline or not isinstance(failure, KafkaFailed):
                     raise failure from None
 
-    def begin_transactions(self) -> None:
+    def begin_transactions(self, permit: Permit) -> None:
         """Take over the transactional id from its previous owner; after `connect`."""
         # The connection of the first answer is closed right away. Looking up the coordinator over
         # it would wait half a second; the second answer comes over a lasting connection.
         self._known_topics(self._topic)
+        permit.require()  # after all waiting: the id may be a successor's by then
         try:
             self._producer.init_transactions(self._patience_seconds)
             self._producer.begin_transaction()

@@ -127,8 +127,7 @@ class TransactionalWriter(CommittingWriter):
             )
         )
         producer.connect(self._serializer.only_topic)
-        self._context.permit.require()
-        producer.begin_transactions()
+        producer.begin_transactions(self._context.permit)
         described = self._transactions.describe(transactional_id)
         return _OpenTransaction(transactional_id, producer, described)
 

@@ -1,0 +1,76 @@
+"""Exactly-once writers at the simulator's brokers, in situations that are hard to bring about."""
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+pytest.importorskip("psycopg")
+
+from tests.services.simulated import simulated
+from tests.sim.kafka_clients import TOPIC, SimulatedProducer
+from tidegate.connectors.guarantee import DeliveryGuarantee
+from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
+from tidegate.connectors.kafka.sink import KafkaSink
+from tidegate.connectors.sink import WriterContext
+from tidegate.core.errors import LeaseEnded
+from tidegate.core.ids import CheckpointId
+from tidegate.core.permit import Permit
+from tidegate.stream.batch import Batch
+
+NOBODY_ELSE = Permit()
+
+
+@pytest.fixture
+def sink():
+    with simulated("kafka"):
+        yield KafkaSink(
+            "simulated:0",
+            KafkaRecordSerializationSchema(TOPIC, str.encode),
+            delivery_guarantee=DeliveryGuarantee.EXACTLY_ONCE,
+        )
+
+
+def context(permit=NOBODY_ELSE):
+    return WriterContext(
+        subtask=0,
+        parallelism=1,
+        operator_name="sink",
+        console=print,
+        job_id="job",
+        operator_id="operator",
+        is_checkpointed=True,
+        permit=permit,
+    )
+
+
+def opened(sink, permit=NOBODY_ELSE):
+    writer = sink.create_writer(context(permit))
+    writer.open()
+    return writer
+
+
+def checkpoint(writer, number, *records):
+    if records:
+        writer.write(Batch.of_records(list(records)))
+    writer.flush()
+    writer.snapshot(CheckpointId(number))
+    return writer.prepare_commit()
+
+
+def test_a_slot_whose_lease_ends_while_it_waits_for_brokers_takes_no_id(sink, monkeypatch):
+    has_lease = True
+    asked, prepared = [], []
+    look = SimulatedProducer.list_topics
+
+    def looks_long(producer, topic, timeout):
+        nonlocal has_lease
+        asked.append(producer)
+        if has_lease and producer._id and asked.count(producer) == 2:
+            has_lease = False
+            prepared.extend(checkpoint(opened(sink), 1, "('a', 1)"))
+        return look(producer, topic, timeout)
+
+    monkeypatch.setattr(SimulatedProducer, "list_topics", looks_long)
+    with pytest.raises(LeaseEnded):
+        opened(sink, Permit(lambda: has_lease))
+    sink.create_committer(context()).commit(prepared)
+    assert len(prepared) == 1
