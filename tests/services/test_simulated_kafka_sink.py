@@ -11,7 +11,7 @@ from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.connectors.sink import WriterContext
-from tidegate.core.errors import LeaseEnded
+from tidegate.core.errors import DirectoryTaken, LeaseEnded, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
@@ -74,3 +74,38 @@ def test_a_slot_whose_lease_ends_while_it_waits_for_brokers_takes_no_id(sink, mo
         opened(sink, Permit(lambda: has_lease))
     sink.create_committer(context()).commit(prepared)
     assert len(prepared) == 1
+
+
+def test_a_slot_of_a_replaced_driver_takes_no_id(sink):
+    is_replaced = False
+
+    def check(takes_over):
+        if takes_over and is_replaced:
+            raise DirectoryTaken("a directory", 1)
+
+    older = opened(sink, Permit(check_driver=check))
+    checkpoint(older, 1, "('a', 1)")
+    is_replaced = True
+    newer, committer = opened(sink), sink.create_committer(context())
+    for number in (1, 2):
+        committer.commit(checkpoint(newer, number, "('a', 1)"))
+        newer.notify_complete(CheckpointId(number))
+    prepared = checkpoint(newer, 3, "('a', 1)")
+    with pytest.raises(DirectoryTaken):
+        older.write(Batch.of_records(["('a', 1)"]))
+    committer.commit(prepared)
+    assert len(prepared) == 1
+
+
+def test_a_slot_asks_again_whose_the_job_is_if_the_storage_did_not_answer(sink):
+    failures = []
+
+    def check(takes_over):
+        if failures:
+            raise failures.pop()
+
+    writer = opened(sink, Permit(check_driver=check))
+    failures.append(StorageError("a directory", "no answer", "wait"))
+    assert checkpoint(writer, 1, "('a', 1)")
+    assert checkpoint(writer, 2, "('a', 1)")
+    assert not failures

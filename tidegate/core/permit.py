@@ -16,11 +16,15 @@ class Permit:
     """
 
     is_valid: Callable[[], bool] = lambda: True
-    check_driver: Callable[[], None] = lambda: None
-    """Raises DirectoryTaken if another driver has taken over the job."""
+    check_driver: Callable[[bool], None] = lambda takes_over: None
+    """Raises DirectoryTaken if another driver has taken over the job, and the action may harm it:
+    it takes something over, or the slot is opening."""
 
-    def require(self) -> None:
-        """Raise LeaseEnded unless it is valid, DirectoryTaken if its driver was replaced."""
-        self.check_driver()  # first: it may take long
+    def require(self, *, takes_over: bool = False) -> None:
+        """Raise LeaseEnded unless it is valid, DirectoryTaken if its driver was replaced.
+
+        `takes_over` is for actions that end what was begun under the same name, such as fencing.
+        """
+        self.check_driver(takes_over)  # first: it may take long
         if not self.is_valid():
             raise LeaseEnded

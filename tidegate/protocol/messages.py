@@ -253,7 +253,7 @@ class SnapshotSettings:
     directory: str | None
     """The URL of the job's directory; None: everything is sent to the driver."""
     ownership: Ownership | None = None
-    """Held by the sending driver; checked again before subtasks open."""
+    """Held by the sending driver; checked again before subtasks open or take something over."""
     inline_threshold: int
     """State of a subtask up to this many bytes is sent to the driver."""
     limit: int

@@ -261,13 +261,17 @@ class PipelineHost:
             raise
         self._is_opening = False
 
-    def _check_owned(self) -> None:
-        """Check ownership while opening: sinks may commit or abort transactions of another driver.
+    def _check_owned(self, takes_over: bool = False) -> None:
+        """Check ownership before an action that may harm another driver. Called by any thread.
 
-        What they commit later belongs to a checkpoint from which that driver resumes.
+        Sinks that open commit and abort the transactions that they find. Sinks that take over a
+        name abort what was begun under it. Everything else that they commit belongs to a checkpoint
+        from which that driver resumes: it needs no question to the storage.
         """
         snapshots = self._snapshots
-        if self._is_opening and snapshots.directory is not None and snapshots.ownership is not None:
+        if not (takes_over or self._is_opening):
+            return
+        if snapshots.directory is not None and snapshots.ownership is not None:
             snapshots.ownership.check(open_store(snapshots.directory))
 
     @property

@@ -5,8 +5,9 @@ import pytest
 
 from tests.programs import apply, collected, graph_of, keyed, mapped, read, wait_until
 from tests.unit.slot.hosts import Requests, Surroundings, exchange, shipped
+from tidegate.checkpoint.ownership import Ownership
 from tidegate.connectors.collection import RangeSplit
-from tidegate.core.errors import SlotLost, UserFunctionError
+from tidegate.core.errors import DirectoryTaken, SlotLost, UserFunctionError
 from tidegate.exchange.codec import encode
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Global, Rebalance
@@ -18,6 +19,7 @@ from tidegate.protocol.restore import SubtaskRestore
 from tidegate.protocol.units import UnitKey, in_order
 from tidegate.slot.pipeline_host import HostServices, PipelineHost
 from tidegate.state.pointers import ChannelHandle, InlineBytes
+from tidegate.storage.filesystem import open_store
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 from tidegate.transport.shipping import unpack
@@ -26,7 +28,7 @@ from tidegate.transport.shipping import unpack
 class Pipeline:
     """All slots of a pipeline, stepped by hand."""
 
-    def __init__(self, job, directory, budget=1 << 20, restore=None):
+    def __init__(self, job, directory, budget=1 << 20, restore=None, snapshots=None):
         self.job = job
         self.outside = Surroundings(directory)
         services = HostServices(
@@ -45,7 +47,7 @@ class Pipeline:
                 1,
                 slot,
                 services,
-                SnapshotSettings(directory=None, inline_threshold=0, limit=1 << 20),
+                snapshots or SnapshotSettings(directory=None, inline_threshold=0, limit=1 << 20),
                 restore,
             )
             for slot in range(job.slots)
@@ -94,6 +96,21 @@ def test_a_step_moves_records_through_all_levels(pipeline):
     assert sorted(subject.outside.records()) == [1, 11, 21, 31, 41, 51]
     assert all(report.finished == {0, 1} for report in reports)
     assert sum(report.records_in[1] for report in reports) == 6
+
+
+def test_after_opening_only_what_takes_over_asks_whose_the_job_is(pipeline, tmp_path):
+    directory = str(tmp_path / "job")
+    ownership, _ = Ownership.claim(open_store(directory))
+    snapshots = SnapshotSettings(
+        directory=directory, inline_threshold=0, limit=1, ownership=ownership
+    )
+    subject = pipeline(collected(read(range(1))), snapshots=snapshots)
+    permit = subject.hosts[0]._permit
+    permit.require(takes_over=True)
+    Ownership.claim(open_store(directory))
+    permit.require()
+    with pytest.raises(DirectoryTaken):
+        permit.require(takes_over=True)
 
 
 def test_a_slice_is_all_that_a_step_reads(pipeline):

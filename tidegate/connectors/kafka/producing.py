@@ -85,7 +85,7 @@ class RecordProducer:
         # The connection of the first answer is closed right away. Looking up the coordinator over
         # it would wait half a second; the second answer comes over a lasting connection.
         self._known_topics(self._topic)
-        permit.require()  # after all waiting: the id may be a successor's by then
+        permit.require(takes_over=True)  # after all waiting: the id may be a successor's by then
         try:
             self._producer.init_transactions(self._patience_seconds)
             self._producer.begin_transaction()

@@ -30,7 +30,7 @@ from tidegate.connectors.kafka.transactions import (
     TransactionState,
 )
 from tidegate.connectors.sink import CommittingWriter, WriterContext
-from tidegate.core.errors import ConfigError, KafkaFailed
+from tidegate.core.errors import ConfigError, KafkaFailed, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.stream.batch import Batch
 
@@ -140,7 +140,7 @@ class TransactionalWriter(CommittingWriter):
 
     def _begin(self) -> _OpenTransaction:
         assert self._next is not None
-        if isinstance(self._next.exception(), KafkaFailed):
+        if isinstance(self._next.exception(), (KafkaFailed, StorageError)):
             # That may be long ago: try again before the job fails.
             self._next = self._background.submit(self._make_ready, self._next_id)
         self._current = self._next.result()

@@ -200,7 +200,8 @@ class BrokerTransactions:
         """Abort the open transaction of this id, and fence its producer."""
 
         async def fence() -> None:
-            permit.require()  # also before it is repeated: the id may be a successor's by then
+            # Also before it is repeated: the id may be a successor's by then.
+            permit.require(takes_over=True)
             request = InitProducerIdRequest(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=timeout_ms,
