@@ -11,7 +11,7 @@ from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.connectors.sink import WriterContext
-from tidegate.core.errors import DirectoryTaken, LeaseEnded, StorageError
+from tidegate.core.errors import DirectoryTaken, LeaseEnded, StorageError, UnencodableRecord
 from tidegate.core.ids import CheckpointId
 from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
@@ -95,6 +95,14 @@ def test_a_slot_of_a_replaced_driver_takes_no_id(sink):
         older.write(Batch.of_records(["('a', 1)"]))
     committer.commit(prepared)
     assert len(prepared) == 1
+
+
+def test_a_record_that_cannot_be_encoded_leaves_nothing_to_prepare(sink):
+    writer = opened(sink)
+    with pytest.raises(UnencodableRecord):
+        writer.write(Batch.of_records([1]))  # the poison guard goes on after it
+    assert not checkpoint(writer, 1)
+    assert checkpoint(writer, 2, "('a', 1)")
 
 
 def test_a_slot_asks_again_whose_the_job_is_if_the_storage_did_not_answer(sink):

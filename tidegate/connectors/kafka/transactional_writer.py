@@ -21,7 +21,7 @@ from tidegate.connectors.kafka.producer_settings import (
     ProducerSettings,
 )
 from tidegate.connectors.kafka.producing import DELIVERY_TIMEOUT_MS, RecordProducer
-from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
+from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema, Message
 from tidegate.connectors.kafka.transaction_ids import TransactionalIdNames, TransactionalIds
 from tidegate.connectors.kafka.transactions import (
     BrokerTransactions,
@@ -134,9 +134,13 @@ class TransactionalWriter(CommittingWriter):
     # --- records ---------------------------------------------------------------------------------
 
     def write(self, batch: Batch) -> None:
-        current = self._current or self._begin()
-        self._serializer.send(batch, current.producer.send)
+        self._serializer.send(batch, self._send)
         self._warn_of_late_transactions()
+
+    def _send(self, topic: str, messages: Sequence[Message]) -> None:
+        # Begin only with a message: a transaction without one cannot be prepared.
+        current = self._current or self._begin()
+        current.producer.send(topic, messages)
 
     def _begin(self) -> _OpenTransaction:
         assert self._next is not None
