@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tidegate.connectors.kafka.consumer_settings import ConsumerSettings, create_consumer
-from tidegate.connectors.kafka.failures import ConnectionWatch, as_error
+from tidegate.connectors.kafka.failures import ConnectionWatch, as_error, is_refusal
 from tidegate.connectors.kafka.offsets import KafkaOffsetsInitializer, OffsetLookup, Offsets
 from tidegate.connectors.kafka.partitions import (
     EARLIEST,
@@ -197,7 +197,7 @@ class KafkaCluster(OffsetLookup):
         if self._settings.group_id is None:
             return {}
         asked = [_named(partition) for partition in partitions]
-        found = _offsets(self._ask(lambda: self._client.committed(asked, timeout=_REQUEST_SECONDS)))
+        found = self._offsets(lambda: self._client.committed(asked, timeout=_REQUEST_SECONDS))
         for partition, offset in found.items():
             name = f"{partition.topic}-{partition.partition}"
             _log.info("Setting offset for partition %s to the committed offset %d", name, offset)
@@ -205,9 +205,26 @@ class KafkaCluster(OffsetLookup):
 
     def at(self, partitions: Sequence[KafkaTopicPartition], timestamp: int) -> Offsets:
         asked = [_named(partition, timestamp) for partition in partitions]
-        return _offsets(
-            self._ask(lambda: self._client.offsets_for_times(asked, timeout=_REQUEST_SECONDS))
+        return self._offsets(
+            lambda: self._client.offsets_for_times(asked, timeout=_REQUEST_SECONDS)
         )
+
+    def _offsets(self, question: Callable[[], Sequence[Any]]) -> Offsets:
+        """The offsets of the partitions that have one; each answer may be an error instead."""
+        from confluent_kafka import KafkaException
+
+        def answers() -> Sequence[Any]:
+            found = question()
+            for answer in found:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+            return found
+
+        return {
+            KafkaTopicPartition(answer.topic, answer.partition): answer.offset
+            for answer in self._ask(answers)
+            if answer.offset >= 0
+        }
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         from confluent_kafka import KafkaException
@@ -221,6 +238,8 @@ class KafkaCluster(OffsetLookup):
                 if self._watch.failure is not None:
                     raise self._watch.failure from None
                 error = failed.args[0]
+                if is_refusal(error):
+                    raise as_error(error, self._settings.brokers, _DOING) from None
                 if self._closed.is_set() or time.monotonic() > deadline:
                     reason = f"{error.str()} ({self._watch.last_error})"
                     raise KafkaFailed(self._settings.brokers, _DOING, reason) from None
@@ -236,11 +255,3 @@ def _named(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
     if offset is None:
         return TopicPartition(partition.topic, partition.partition)
     return TopicPartition(partition.topic, partition.partition, offset)
-
-
-def _offsets(answers: Sequence[Any]) -> Offsets:
-    return {
-        KafkaTopicPartition(answer.topic, answer.partition): answer.offset
-        for answer in answers
-        if answer.offset >= 0
-    }

@@ -4,29 +4,92 @@ import logging
 import threading
 from types import SimpleNamespace
 
-from tidegate.connectors.kafka.consumer_settings import ConsumerSettings
+import pytest
+from confluent_kafka import KafkaError
+
+from tidegate.connectors.kafka.consumer_settings import PATIENCE, ConsumerSettings
 from tidegate.connectors.kafka.enumerator import KafkaCluster
+from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from tidegate.connectors.kafka.partitions import KafkaTopicPartition
+from tidegate.core.errors import KafkaFailed, KafkaRefused
+
+PROPERTIES = {"bootstrap.servers": "nowhere:9092", "group.id": "a group"}
+ZERO, ONE = (KafkaTopicPartition("t", number) for number in (0, 1))
 
 
 class Group:
     """Has an offset of partition 0, and none of partition 1."""
 
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        """Of partition 0, in its first answers."""
+
     def committed(self, partitions, timeout):
+        code = self.errors.pop(0) if self.errors else None
+        answers = [(42, None), (-1001, None)]
+        if code is not None:
+            answers[0] = -1001, KafkaError(code)
         return [
-            SimpleNamespace(topic=each.topic, partition=each.partition, offset=offset)
-            for each, offset in zip(partitions, (42, -1001), strict=True)
+            SimpleNamespace(topic=each.topic, partition=each.partition, offset=offset, error=error)
+            for each, (offset, error) in zip(partitions, answers, strict=False)
         ]
 
+    def offsets_for_times(self, partitions, timeout):
+        return self.committed(partitions, timeout)
 
-def test_the_log_has_flinks_line_for_a_partition_that_starts_from_its_committed_offset(caplog):
+    def get_watermark_offsets(self, partition, timeout):
+        return 0, 100
+
+    def poll(self, seconds): ...
+
+
+@pytest.fixture
+def cluster():
+    """A cluster with this client."""
+    clients = []
+
+    def build(client, **properties):
+        settings = ConsumerSettings(properties={**PROPERTIES, **properties})
+        made = KafkaCluster(settings, threading.Event())
+        clients.append(made._client)
+        made._client = client
+        return made
+
+    yield build
+    for each in clients:
+        each.close()
+
+
+def test_the_log_has_flinks_line_for_a_partition_that_starts_from_its_committed_offset(
+    cluster, caplog
+):
     caplog.set_level(logging.INFO)
-    properties = {"bootstrap.servers": "nowhere:9092", "group.id": "a group"}
-    cluster = KafkaCluster(ConsumerSettings(properties=properties), threading.Event())
-    client, cluster._client = cluster._client, Group()
-    zero, one = (KafkaTopicPartition("t", number) for number in (0, 1))
-    assert cluster.committed([zero, one]) == {zero: 42}
+    assert cluster(Group()).committed([ZERO, ONE]) == {ZERO: 42}
     assert [record.getMessage() for record in caplog.records if "offset" in record.message] == [
         "Setting offset for partition t-0 to the committed offset 42"
     ]
-    client.close()
+
+
+STARTS = [
+    KafkaOffsetsInitializer.timestamp(0),
+    KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.LATEST),
+]
+
+
+@pytest.mark.parametrize("starts", STARTS)
+def test_a_partition_that_has_no_leader_for_a_moment_is_asked_again(cluster, starts):
+    found = cluster(Group(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION))
+    assert starts.resolve([ZERO, ONE], found) == {ZERO: 42, ONE: 100}
+
+
+@pytest.mark.parametrize("starts", STARTS)
+def test_a_partition_that_is_never_answered_for_has_no_start(cluster, starts):
+    found = cluster(Group(*[KafkaError.LEADER_NOT_AVAILABLE] * 100), **{PATIENCE: "1"})
+    with pytest.raises(KafkaFailed, match="Leader not available"):
+        starts.resolve([ZERO], found)
+
+
+@pytest.mark.parametrize("starts", STARTS)
+def test_a_partition_that_may_not_be_read_has_no_start(cluster, starts):
+    with pytest.raises(KafkaRefused, match="authorization failed"):
+        starts.resolve([ZERO], cluster(Group(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
