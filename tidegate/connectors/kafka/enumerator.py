@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from tidegate.connectors.kafka.consumer_settings import ConsumerSettings, create_consumer
@@ -49,7 +50,7 @@ class PartitionDiscovery(SplitEnumerator):
         self._known: set[KafkaTopicPartition] = set()
         self._waiting: list[KafkaSplit] = []
         self._has_begun = False
-        self._found: queue.SimpleQueue[list[KafkaSplit] | TidegateError] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[list[KafkaSplit] | Exception] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -79,8 +80,8 @@ class PartitionDiscovery(SplitEnumerator):
             except queue.Empty:
                 pass
 
-    def _take(self, found: list[KafkaSplit] | TidegateError) -> None:
-        if isinstance(found, TidegateError):
+    def _take(self, found: list[KafkaSplit] | Exception) -> None:
+        if isinstance(found, Exception):
             raise found
         self._has_begun = True
         self._known.update(split.partition for split in found)
@@ -115,29 +116,29 @@ class PartitionDiscovery(SplitEnumerator):
 
     def _discover(self, known: set[KafkaTopicPartition], has_begun: bool) -> None:
         try:
-            cluster = KafkaCluster(self._settings, self._closed)
-        except TidegateError as error:
+            with closing(KafkaCluster(self._settings, self._closed)) as cluster:
+                self._look(cluster, known, has_begun)
+        except Exception as error:  # otherwise, the source would wait forever
             self._found.put(error)
-            return
+
+    def _look(
+        self, cluster: KafkaCluster, known: set[KafkaTopicPartition], has_begun: bool
+    ) -> None:
         interval = self._settings.discovery_interval
-        try:
-            while not self._closed.is_set():
-                try:
-                    found = self._splits(cluster, known, is_first=not has_begun)
-                except TidegateError as error:
-                    if not has_begun:
-                        self._found.put(error)
-                        return
-                    _log.warning("new partitions of %s: %s", self._subscription, error)
-                else:
-                    known |= {split.partition for split in found}
-                    if found or not has_begun:
-                        self._found.put(found)
-                    has_begun = True
-                if interval is None or self._closed.wait(interval.total_seconds()):
-                    return
-        finally:
-            cluster.close()
+        while not self._closed.is_set():
+            try:
+                found = self._splits(cluster, known, is_first=not has_begun)
+            except TidegateError as error:
+                if not has_begun:
+                    raise
+                _log.warning("new partitions of %s: %s", self._subscription, error)
+            else:
+                known |= {split.partition for split in found}
+                if found or not has_begun:
+                    self._found.put(found)
+                has_begun = True
+            if interval is None or self._closed.wait(interval.total_seconds()):
+                return
 
     def _splits(
         self, cluster: KafkaCluster, known: set[KafkaTopicPartition], is_first: bool

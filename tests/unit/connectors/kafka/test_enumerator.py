@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
+from tests.programs import wait_until
 from tidegate.connectors.kafka.consumer_settings import PATIENCE, ConsumerSettings
-from tidegate.connectors.kafka.enumerator import KafkaCluster
+from tidegate.connectors.kafka.enumerator import KafkaCluster, PartitionDiscovery
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from tidegate.connectors.kafka.partitions import KafkaTopicPartition
+from tidegate.connectors.kafka.partitions import KafkaTopicPartition, Subscription
 from tidegate.core.errors import KafkaFailed, KafkaRefused
 
 PROPERTIES = {"bootstrap.servers": "nowhere:9092", "group.id": "a group"}
@@ -68,6 +69,19 @@ def test_the_log_has_flinks_line_for_a_partition_that_starts_from_its_committed_
     assert [record.getMessage() for record in caplog.records if "offset" in record.message] == [
         "Setting offset for partition t-0 to the committed offset 42"
     ]
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_whatever_ends_the_discovery_is_reported(monkeypatch, has_begun):
+    def partitions(cluster, subscription):
+        raise RuntimeError("an error of the client")
+
+    monkeypatch.setattr(KafkaCluster, "partitions", partitions)
+    settings, topics = ConsumerSettings(properties=PROPERTIES), Subscription(topics=("t",))
+    subject = PartitionDiscovery(topics, KafkaOffsetsInitializer.earliest(), None, settings)
+    subject.restore(([ZERO], [], has_begun))
+    with pytest.raises(RuntimeError, match="an error of the client"):
+        wait_until(lambda: subject.next_splits(1))
 
 
 STARTS = [
