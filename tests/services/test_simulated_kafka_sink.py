@@ -10,8 +10,16 @@ from tests.sim.kafka_clients import TOPIC, SimulatedProducer
 from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
 from tidegate.connectors.kafka.sink import KafkaSink
+from tidegate.connectors.kafka.transaction_log import FirstRecord
+from tidegate.connectors.kafka.transactions import KafkaTransaction
 from tidegate.connectors.sink import WriterContext
-from tidegate.core.errors import DirectoryTaken, LeaseEnded, StorageError, UnencodableRecord
+from tidegate.core.errors import (
+    DirectoryTaken,
+    KafkaFailed,
+    LeaseEnded,
+    StorageError,
+    UnencodableRecord,
+)
 from tidegate.core.ids import CheckpointId
 from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
@@ -103,6 +111,12 @@ def test_a_record_that_cannot_be_encoded_leaves_nothing_to_prepare(sink):
         writer.write(Batch.of_records([1]))  # the poison guard goes on after it
     assert not checkpoint(writer, 1)
     assert checkpoint(writer, 2, "('a', 1)")
+
+
+def test_a_transaction_in_a_partition_that_is_gone_fails_with_the_reason(sink):
+    gone = KafkaTransaction("an id", 1, 0, 1000, FirstRecord(TOPIC, 99, 0))
+    with pytest.raises(KafkaFailed, match="UnknownTopicOrPartition"):
+        sink.create_committer(context()).commit([gone])
 
 
 def test_a_slot_asks_again_whose_the_job_is_if_the_storage_did_not_answer(sink):

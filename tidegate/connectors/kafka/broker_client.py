@@ -80,8 +80,10 @@ class BrokerClient:
         )
         found = (await self._manager.send(asked)).topics[0]
         raise_for(found.error_code)
-        leader = next(p.leader_id for p in found.partitions if p.partition_index == partition)
-        return await self._manager.send(request, node_id=leader)
+        leaders = {each.partition_index: each.leader_id for each in found.partitions}
+        if partition not in leaders:
+            raise kafka_errors.UnknownTopicOrPartitionError
+        return await self._manager.send(request, node_id=leaders[partition])
 
     async def to_all(self, request: Callable[[int], Any]) -> list[Any]:
         """Send a request to every broker, given its id; returns all answers."""
