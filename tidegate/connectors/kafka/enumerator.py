@@ -108,6 +108,21 @@ class PartitionDiscovery(SplitEnumerator):
         if state is not None:
             known, waiting, self._has_begun = state
             self._known, self._waiting = set(known), list(waiting)
+        if self._has_begun and self._settings.discovery_interval is None:
+            self._refuse_additions()
+
+    def _refuse_additions(self) -> None:
+        """Nothing is looked for any more: what the program has added would never be read."""
+        topics = {partition.topic for partition in self._known}
+        added = [repr(name) for name in self._subscription.topics if name not in topics]
+        added += [str(each) for each in self._subscription.partitions if each not in self._known]
+        if added:
+            raise UnreadableInput(
+                ", ".join(added),
+                "not part of the restored state of the source, which does not look for partitions "
+                "again",
+                "read it with a source of its own, or start without this state",
+            )
 
     def close(self) -> None:
         self._closed.set()

@@ -8,11 +8,15 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tests.programs import wait_until
-from tidegate.connectors.kafka.consumer_settings import PATIENCE, ConsumerSettings
+from tidegate.connectors.kafka.consumer_settings import (
+    DISCOVERY_INTERVAL,
+    PATIENCE,
+    ConsumerSettings,
+)
 from tidegate.connectors.kafka.enumerator import KafkaCluster, PartitionDiscovery
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from tidegate.connectors.kafka.partitions import KafkaTopicPartition, Subscription
-from tidegate.core.errors import KafkaFailed, KafkaRefused
+from tidegate.core.errors import KafkaFailed, KafkaRefused, UnreadableInput
 
 PROPERTIES = {"bootstrap.servers": "nowhere:9092", "group.id": "a group"}
 ZERO, ONE = (KafkaTopicPartition("t", number) for number in (0, 1))
@@ -82,6 +86,30 @@ def test_whatever_ends_the_discovery_is_reported(monkeypatch, has_begun):
     subject.restore(([ZERO], [], has_begun))
     with pytest.raises(RuntimeError, match="an error of the client"):
         wait_until(lambda: subject.next_splits(1))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "added"),
+    [
+        (Subscription(topics=("t", "u")), "'u'"),
+        (Subscription(partitions=(ZERO, ONE)), "topic 't', partition 1"),
+    ],
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ConsumerSettings(properties=PROPERTIES, has_end=True),
+        ConsumerSettings(properties={**PROPERTIES, DISCOVERY_INTERVAL: 0}),
+    ],
+)
+def test_what_is_added_to_a_source_that_looks_only_once_is_refused(wanted, added, settings):
+    def discovery(subscription):
+        return PartitionDiscovery(subscription, KafkaOffsetsInitializer.earliest(), None, settings)
+
+    with pytest.raises(UnreadableInput, match=f"^{added}: not part of the restored state"):
+        discovery(wanted).restore(([ZERO], [], True))
+    discovery(wanted).restore(([], [], False))
+    discovery(Subscription(topics=("t",))).restore(([ZERO], [], True))
 
 
 STARTS = [
