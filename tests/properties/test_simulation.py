@@ -54,7 +54,6 @@ def test_every_schedule_goes_well():
         (70642, ANY),  # a slot dies while it writes, and others sleep for long
         (116, RARITIES[4]),  # several drivers need quick answers of the storage
         ("p3", RAREST[0]),  # a process that was never ready is replaced
-        ("p47", RAREST[4]),  # a slot sleeps while it repeats an abort, and another one replaces it
         (30064, AIMED),  # a checkpoint cannot be read when the job is rescaled
         (30283, AIMED),  # messages arrive between a rescaled job and its successor
         (30356, AIMED),  # the job ends while a rival starts

@@ -131,3 +131,14 @@ def test_a_slot_asks_again_whose_the_job_is_if_the_storage_did_not_answer(sink):
     assert checkpoint(writer, 1, "('a', 1)")
     assert checkpoint(writer, 2, "('a', 1)")
     assert not failures
+
+
+def test_an_abort_that_the_brokers_delay_is_repeated_only_with_a_lease(sink):
+    left = opened(sink)
+    left.write(Batch.of_records(["('a', 1)"]))
+    left.flush()
+    leases = iter([True, False])  # the brokers abort what is open, and want to be asked again
+    with pytest.raises(LeaseEnded):
+        left._transactions.fence(
+            left._current.transactional_id, 60_000, Permit(is_valid=lambda: next(leases))
+        )

@@ -23,7 +23,6 @@ from tidegate.connectors.postgres.transactions import (
     TransactionWriter,
 )
 from tidegate.core.errors import DatabaseFailed, KafkaFailed
-from tidegate.core.permit import Permit
 
 LEFT = "kill a slot", "kill the driver", "user code fails"
 
@@ -181,30 +180,9 @@ def _aborts_prepared(original: Any) -> Any:
     return close
 
 
-def _permitted_once(original: Any) -> Any:
-    def fence(self: Any, transactional_id: str, timeout_ms: int, permit: Permit) -> None:
-        permit.require()
-        original(self, transactional_id, timeout_ms, Permit())
-
-    return fence
-
-
 bug(
     "a writer that closes aborts what it has prepared",
     (TransactionalWriter, "close", _aborts_prepared),
-)
-section(
-    "put a slot to sleep",
-    "the bank fails",
-    "user code fails",
-    moments=("a deployment arrives",),
-    faults=6,
-)
-bug(
-    "an abort is repeated without permission",
-    (BrokerTransactions, "fence", _permitted_once),
-    sink="kafka",
-    pipelines=2,
 )
 section("the bank fails", "user code fails", sink="kafka")
 bug(
