@@ -138,11 +138,16 @@ bug(
         _aborts_of(lambda self, found, subtask: True),
     ),
 )
-section("put a slot to sleep", moments=("a barrier starts",), faults=6, sink="kafka")
+section("put a slot to sleep", moments=("a transaction begins", "a completion arrives"), faults=6)
 bug(
     "only transactions that are open are taken from lost attempts",
     (TransactionalWriter, "_abort_what_earlier_attempts_left", _aborts_of(_is_open)),
+    sink="kafka",
+    interval=700,
+    rate=4.0,
+    width=2,
 )
+section("put a slot to sleep", moments=("a barrier starts",), faults=6, sink="kafka")
 
 
 def _unpermitted(original: Any) -> Any:
