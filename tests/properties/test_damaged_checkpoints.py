@@ -168,6 +168,7 @@ def test_a_cut_does_no_harm(abandoned, tmp_path, data):
     )
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_does_no_harm(abandoned, tmp_path):
     for files in abandoned.files.values():
         for file in files:

@@ -13,6 +13,7 @@ def test_there_are_many():
     assert len(BUGS) >= 50
 
 
+@pytest.mark.slow
 def test_a_bug_that_is_found_quickly_is_found():
     assert find(BUGS["a step of another attempt is not stale"], 1, seed()) < [math.inf]
 

@@ -35,6 +35,7 @@ def test_every_schedule_goes_well():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "wish"),
     [
