@@ -4,6 +4,7 @@ from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import CheckpointingMode
 from tidegate.protocol.input_gate import (
     AdvanceWatermark,
+    ChangeStatus,
     InFlight,
     InputEnded,
     InputGate,
@@ -13,7 +14,13 @@ from tidegate.protocol.input_gate import (
 )
 from tidegate.protocol.packet import Channel
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import FINAL_WATERMARK, Barrier, EndOfInput, Watermark
+from tidegate.stream.elements import (
+    FINAL_WATERMARK,
+    Barrier,
+    EndOfInput,
+    Watermark,
+    WatermarkStatus,
+)
 
 A, B, C = Channel(0, 0), Channel(0, 1), Channel(1, 0)
 FINAL = AdvanceWatermark(Watermark(FINAL_WATERMARK))
@@ -262,6 +269,13 @@ def test_a_channel_that_has_ended_does_not_hold_event_time_back(gate):
     gate.feed(A, Watermark(10), 0.0)
     gate.feed(B, Watermark(4), 0.0)
     assert gate.feed(B, EndOfInput(), 0.0) == [AdvanceWatermark(Watermark(10))]
+
+
+def test_an_idle_channel_does_not_hold_event_time_back(gate):
+    gate.feed(A, Watermark(10), 0.0)
+    gate.feed(B, Watermark(4), 0.0)
+    assert gate.feed(B, WatermarkStatus.IDLE, 0.0) == [AdvanceWatermark(Watermark(10))]
+    assert gate.feed(A, WatermarkStatus.IDLE, 0.0) == [ChangeStatus(WatermarkStatus.IDLE)]
 
 
 def test_a_watermark_after_a_barrier_waits_with_the_records(gate):
