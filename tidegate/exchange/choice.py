@@ -170,6 +170,8 @@ class FallbackExchange:
 
     def _wait_for_test(self, pipeline: Pipeline) -> None:
         """The test runs while slots start; the first steps wait for it."""
+        if self._is_tested:
+            return
         with self._changed:
             self._waiting.add(pipeline.id)
             self._changed.wait_for(

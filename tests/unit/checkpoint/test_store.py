@@ -1,5 +1,6 @@
 import os
 from collections.abc import Callable
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,11 +43,18 @@ class TestOnLocalDisk(CheckpointStoreContract):
 class SlowStore(MemoryStore):
     """Does not answer some requests, which arrive when the test says so."""
 
-    loses = ()
-
     def __init__(self):
         super().__init__()
+        self._lost = None
         self.under_way = []
+
+    @contextmanager
+    def losing(self, start):
+        """A request to a path with this start is not answered."""
+        self._lost = start
+        with pytest.raises(StorageError):
+            yield
+        self._lost = None
 
     def put(self, path, data):
         self._request(super().put, path, data)
@@ -55,13 +63,12 @@ class SlowStore(MemoryStore):
         return self._request(super().create_if_absent, path, data)
 
     def _request(self, act, path, data):
-        if path.startswith(self.loses or "nothing"):
+        if self._lost is not None and path.startswith(self._lost):
             self.under_way.append(lambda: act(path, data))
             raise StorageError(path, "no answer", "wait")
         return act(path, data)
 
     def arrive(self):
-        self.loses = ()
         for request in self.under_way:
             request()
 
@@ -273,8 +280,7 @@ def test_what_a_driver_cannot_publish_counts_if_the_next_one_has_found_it(is_tak
     replaced = CheckpointStore(blobs)
     take(replaced, blobs, 1)
     replaced.begin(CheckpointId(2))
-    blobs.loses = "chk-2/_metadata"
-    with pytest.raises(StorageError):
+    with blobs.losing("chk-2/_metadata"):
         replaced.publish(metadata_of(2))
     assert not replaced.is_published(CheckpointId(2))
     blobs.arrive()
@@ -293,10 +299,8 @@ def test_what_a_driver_that_never_started_has_closed_counts_if_the_next_one_has_
     first = CheckpointStore(blobs)
     take(first, blobs, 1)
     first.begin(CheckpointId(2))
-    blobs.loses = "closed-2"
-    with pytest.raises(StorageError):
+    with blobs.losing("closed-2"):
         CheckpointStore(blobs)
-    blobs.loses = ()
     blobs.put("chk-2/_metadata", encode(metadata_of(2)))
     assert ids_in(CheckpointStore(blobs)) == [1, 2]
     blobs.arrive()
@@ -307,15 +311,12 @@ def test_a_note_that_arrives_late_does_not_lower_the_highest_id():
     blobs = SlowStore()
     first = CheckpointStore(blobs)
     take(first, blobs, 1)
-    blobs.loses = "last-id"
-    with pytest.raises(StorageError):
+    with blobs.losing("last-id"):
         first.begin(CheckpointId(2))
-    blobs.loses = "chk-3/_metadata"
     first.begin(CheckpointId(3))
-    with pytest.raises(StorageError):
+    with blobs.losing("chk-3/_metadata"):
         first.publish(metadata_of(3))
     note, creation = blobs.under_way
-    blobs.loses = ()
     note()
     second = CheckpointStore(blobs)
     assert ids_in(second) == [1]
@@ -350,10 +351,8 @@ def test_the_mark_of_a_stop_that_was_aborted_stops_nobody_when_it_arrives_late()
     store = CheckpointStore(blobs)
     take(store, blobs, 1)
     store.begin(CheckpointId(2))
-    blobs.loses = "stopped-2"
-    with pytest.raises(StorageError):
+    with blobs.losing("stopped-2"):
         store.stop(CheckpointId(2), "savepoints/2")
-    blobs.loses = ()
     store.do_not_stop(CheckpointId(2))
     take(store, blobs, 3)
     blobs.arrive()
