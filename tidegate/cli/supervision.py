@@ -8,12 +8,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import FrameType
 
 import typer
 
 from tidegate.cli.detached import record_of
 from tidegate.cli.exit_codes import USAGE, USER_ERROR
+from tidegate.cli.standby import Standby
 from tidegate.core.checkpoint_settings import LATEST
 from tidegate.core.errors import NoCheckpoint
 from tidegate.protocol.job_status import JobStatus
@@ -21,6 +23,8 @@ from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord
 
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
+_SETTLED_SECONDS = 20.0
+"""After this time, a driver no longer needs the processor for its own start."""
 _FINAL = (0, USER_ERROR, USAGE)
 """Exit codes after which a restart would end the same way."""
 _OVER = (JobStatus.FINISHED.name, JobStatus.CANCELED.name)
@@ -33,16 +37,26 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
 
     `argv` returns the command that starts it from a checkpoint.
     """
+    standby = Standby()
+    try:
+        return _supervise(argv, start_from, standby)
+    finally:
+        standby.dismiss()
+
+
+def _supervise(
+    argv: Callable[[str | None], Sequence[str]], start_from: str | None, standby: Standby
+) -> int:
     launch = os.environ.setdefault(LAUNCH_VARIABLE, secrets.token_hex(8))
-    wait, path = _FIRST_WAIT_SECONDS, start_from
+    wait, path = 0.0, start_from
     while True:
         began = time.monotonic()
-        code = _run(argv(path))
+        code = _run(argv(path), standby)
         if code in _FINAL:
             return code
         ended = time.monotonic()
         if ended - began > _LONGEST_WAIT_SECONDS:
-            wait = _FIRST_WAIT_SECONDS
+            wait = 0.0
         record = record_of(launch)
         if record is not None and record.state in _OVER:
             typer.echo(
@@ -52,12 +66,11 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
         path = restart_path(record, start_from)
         where = "from the latest checkpoint" if path == LATEST else f"from {path}"
         where = "from the beginning" if path is None else where
-        typer.echo(
-            f"tidegate: the driver {_end(code)}; restarting it {where} in {wait:.0f} s", err=True
-        )
+        when = f" in {wait:.0f} s" if wait else ""
+        typer.echo(f"tidegate: the driver {_end(code)}; restarting it {where}{when}", err=True)
         # Looking for the checkpoint, imports included, may have taken a while.
         time.sleep(max(0.0, ended + wait - time.monotonic()))
-        wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+        wait = min(max(2 * wait, _FIRST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
 
 
 def restart_path(record: JobRecord | None, start_from: str | None) -> str | None:
@@ -67,12 +80,12 @@ def restart_path(record: JobRecord | None, start_from: str | None) -> str | None
     where it first started. `latest` also finds transactions of a job without checkpoints, so it is
     preferred if it means the same.
     """
+    if start_from == LATEST or record is None or record.checkpoint_directory is None:
+        return start_from
     from tidegate.checkpoint.locate import candidates, find_latest
     from tidegate.storage.filesystem import open_store
     from tidegate.storage.locations import parent_and_name
 
-    if start_from == LATEST or record is None or record.checkpoint_directory is None:
-        return start_from
     if candidates(record.checkpoint_directory):
         return LATEST
     if start_from is None:
@@ -85,7 +98,7 @@ def restart_path(record: JobRecord | None, start_from: str | None) -> str | None
     return start_from
 
 
-def _run(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], standby: Standby) -> int:
     """Run a driver to its end.
 
     Signals that should end the supervisor end the driver first, once and gracefully: it has its own
@@ -111,15 +124,25 @@ def _run(argv: Sequence[str]) -> int:
     # SIGINT, which shells set for background processes.
     before = {each: signal.signal(each, hand_on) for each in _ENDING_SIGNALS}
     try:
-        process = subprocess.Popen(argv, start_new_session=True)
+        process = standby.start(argv)
         interrupt()
-        code = process.wait()
+        code = _wait(process, standby)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
     if received:
         raise typer.Exit(code if code > 0 else 128 + received[0])
     return code
+
+
+def _wait(process: subprocess.Popen[bytes], standby: Standby) -> int:
+    """Wait for the end of a driver; meanwhile, prepare what its successor needs."""
+    try:
+        return process.wait(_SETTLED_SECONDS)
+    except subprocess.TimeoutExpired:
+        standby.prepare()
+        import_module("tidegate.checkpoint.locate")  # for `restart_path`
+        return process.wait()
 
 
 def _end(code: int) -> str:

@@ -77,9 +77,48 @@ def test_the_search_for_the_checkpoint_is_part_of_the_wait(tmp_path, monkeypatch
         now[0] += 0.75
 
     monkeypatch.setattr(supervision, "restart_path", search)
-    commands = iter([[sys.executable, "-c", "exit(7)"], [sys.executable, "-c", ""]])
-    assert supervise(lambda path: next(commands), None) == 0
-    assert waits == [0.25]
+    codes = iter([7, 7, 0])
+    assert supervise(lambda path: [sys.executable, "-c", f"exit({next(codes)})"], None) == 0
+    assert waits == [0.0, 0.25]
+
+
+def test_the_first_restart_is_not_delayed(monkeypatch, capsys):
+    """Only restarts in a row are: the wait is reset after a driver that ran for long."""
+    now, waits = [0.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=waits.append)
+    monkeypatch.setattr(supervision, "time", clock)
+    runs = iter([(5, 7), (5, 7), (5, 7), (70, 7), (5, 0)])
+
+    def run(argv, standby):
+        seconds, code = next(runs)
+        now[0] += seconds
+        return code
+
+    monkeypatch.setattr(supervision, "_run", run)
+    assert supervise(lambda path: [], None) == 0
+    assert waits == [0.0, 1.0, 2.0, 0.0]
+    first, second = capsys.readouterr().err.splitlines()[:2]
+    assert first.endswith("restarting it from the beginning")
+    assert second.endswith("restarting it from the beginning in 1 s")
+
+
+def test_a_driver_that_ran_for_a_while_has_a_successor_that_waits(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(supervision, "_SETTLED_SECONDS", 0.01)
+    told = tmp_path / "told"
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import os, pathlib, sys\n"
+        f"told = pathlib.Path({str(told)!r})\n"
+        "with told.open('a') as file: print(sys.orig_argv[3], *sys.argv[1:], file=file)\n"
+        "if len(told.read_text().splitlines()) == 1: os.kill(os.getpid(), 9)\n"
+    )
+
+    def argv(path):
+        return [sys.executable, "-u", "-m", "tidegate", "run", str(job), "given"]
+
+    assert supervise(argv, None) == 0
+    assert told.read_text().splitlines() == ["tidegate given", "tidegate.cli.standby given"]
 
 
 def test_a_job_that_has_finished_does_not_run_again_when_its_driver_dies(

@@ -20,6 +20,14 @@ def test_spark_of_our_own_logs_to_a_file_and_not_to_the_console(tmp_path):
     assert "Console" not in configuration.read_text()
 
 
+def test_options_of_java_are_added_to_ours_unless_the_user_has_some(tmp_path):
+    key, log = "spark.driver.extraJavaOptions", tmp_path / "log"
+    ours = session_conf(Settings(), "local[2]", 2, log)[key]
+    assert session_conf(Settings(), "local[2]", 2, log, "-Xx")[key] == f"{ours} -Xx"
+    theirs = Settings.of({key: "-Xy"})
+    assert session_conf(theirs, "local[2]", 2, log, "-Xx")[key] == "-Xy"
+
+
 @pytest.fixture
 def launches(monkeypatch):
     """Let PySpark start a script instead of Java; it is up when it has printed a line."""

