@@ -38,12 +38,15 @@ class RatioGoal:
 
 @dataclass(frozen=True)
 class LimitGoal:
-    """An upper bound on one of Tidegate's own measures."""
+    """An upper bound on one of Tidegate's own measures, or on its ratio to that of a peer."""
 
     case: Case
     measure: str
     below: float
     unit: str
+    than: str | None = None
+    """The peer that it is compared with."""
+    peer: str = "tidegate"
 
     def judge(self, value: float | None) -> Outcome:
         if value is None:
@@ -52,12 +55,17 @@ class LimitGoal:
 
     @property
     def text(self) -> str:
-        return f"{self.case.name}: {self.measure} below {self.below:g} {self.unit}".rstrip()
+        limit = f"{self.below:g} {self.unit}".rstrip()
+        if self.than is not None:
+            limit += f" that of {self.than}"
+        whose = "" if self.peer == "tidegate" else f" of {self.peer}"
+        return f"{self.case.name}: {self.measure}{whose} below {limit}"
 
 
 Goal = RatioGoal | LimitGoal
 
 BYTEWAX = ("bytewax", "bytewax-large-batches")
+PROMPT = "tidegate-2-ms"
 SPARK_PYTHON = ("spark-tws-rows", "spark-tws-pandas")
 
 RATIO_GOALS: Sequence[RatioGoal] = (
@@ -102,7 +110,10 @@ LIMIT_GOALS: Sequence[LimitGoal] = (
         for keys in WINDOW_KEYS
     ),
     LimitGoal(Case(Workload.KAFKA, FEW), "us_per_record", 1e6 / 150_000, "us"),
-    LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 150, "ms"),
+    LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 5, "ms", peer=PROMPT),
+    LimitGoal(Case(Workload.LATENCY, FEW), "latency_p99_ms", 20, "ms", peer=PROMPT),
+    LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 1 / 20, "x", than="spark-native"),
+    LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 1 / 5, "x", than="pyflink"),
     LimitGoal(Case(Workload.INCREMENTAL, MANY), "written_over_full", 0.1, "x"),
     LimitGoal(Case(Workload.PACE, FEW), "idle_percent", 2, "% of a core"),
     LimitGoal(Case(Workload.PACE, FEW), "transport_percent", 20, "% of a core"),

@@ -75,6 +75,14 @@ PEERS: tuple[Peer, ...] = (
         options={"checkpoints": True},
     ),
     Peer(
+        name="tidegate-2-ms",
+        title="Tidegate, steps 2 ms apart",
+        environment=TIDEGATE,
+        modules={Workload.LATENCY: "benchmarks.peers.tidegate_peer"},
+        rates={},
+        options={"checkpoints": True, "settings": {"tidegate.step.latency-target": "2 ms"}},
+    ),
+    Peer(
         name="tidegate-no-checkpoints",
         title="Tidegate without checkpoints",
         environment=TIDEGATE,

@@ -88,8 +88,15 @@ class Summary:
             sliding = self.line(goal.case, OURS)
             rates = [line.rate for line in (tumbling, sliding) if line is not None]
             return rates[0] / rates[1] if len(rates) == 2 and all(rates) else None
-        line = self.line(goal.case, OURS)
-        return line.measures.get(goal.measure) if line is not None else None
+        ours = self._value(goal.case, goal.peer, goal.measure)
+        if goal.than is None or ours is None:
+            return ours
+        theirs = self._value(goal.case, goal.than, goal.measure)
+        return None if theirs is None else ours / theirs
+
+    def _value(self, case: Case, peer: str, measure: str) -> float | None:
+        line = self.line(case, peer)
+        return None if line is None else line.measures.get(measure)
 
     def _slot_model(self) -> float | None:
         """The CPU time per record with most slots over what the model says (see README).

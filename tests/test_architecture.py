@@ -91,7 +91,7 @@ ROOMS = {
             "restore",
             "watermark_valve",
         ),
-        ("packet",),
+        ("packet", "pickles"),
     ),
     "slot": (
         ("slot",),
@@ -142,6 +142,7 @@ MAY_IMPORT_PYSPARK = (
     "connectors/spark/stream_batches.py",
     "datastream/environment.py",
     "datastream/execution/spark_session.py",
+    "datastream/execution/warm_workers.py",
     "datastream/execution/worker_daemon.py",
     "driver/launch.py",
     "exchange/choice.py",

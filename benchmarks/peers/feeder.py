@@ -10,6 +10,8 @@ moment a record was due, not from when it was read, so a peer that falls behind 
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -91,9 +93,51 @@ class Feeder:
             client.close()
 
 
+class FeederProcess:
+    """A feeder in a process of its own, for engines whose threads would keep it waiting."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        command = [sys.executable, "-m", "benchmarks.peers.feeder", str(rate)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.port = int(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def wait_for_client(self) -> None:
+        self.start = float(self._line())
+
+    def due(self, record: int) -> float:
+        return self.start + record / self._rate
+
+    def stop(self) -> float:
+        """Returns by how much it was late at most."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return float(self._line())
+
+
+def main() -> None:
+    feeder = Feeder(int(sys.argv[1]))
+    print(feeder.port, flush=True)
+    feeder.wait_for_client(120)
+    print(feeder.start, flush=True)
+    sys.stdin.read()  # until the other end stops it, or is gone
+    feeder.stop()
+    print(feeder.worst_delay)
+
+
 def _range(first: int, end: int) -> bytes:
     return b"%d,%d\n" % (first, end - 1)
 
 
 def _numbers(first: int, end: int) -> bytes:
     return b"".join(b"%d\n" % number for number in range(first, end))
+
+
+if __name__ == "__main__":
+    main()

@@ -103,7 +103,8 @@ class SupervisedJob:
         return _kill(next(each for each in self._slot().parents() if each.name() == "java"))
 
     def kill_driver(self) -> float:
-        return _kill(self._supervisor.children()[0])
+        # The other child of the supervisor waits to become the next driver.
+        return _kill(next(each for each in self._supervisor.children() if each.children()))
 
     def state_bytes(self) -> int:
         return sum(each.stat().st_size for each in self._checkpoints()[-1].iterdir())

@@ -56,7 +56,8 @@ def test_every_goal_names_peers_that_measure_its_case() -> None:
     for goal in RATIO_GOALS:
         assert all(BY_NAME[name].measures(goal.case) for name in goal.peers)
     for limit in LIMIT_GOALS:
-        assert BY_NAME["tidegate"].measures(limit.case)
+        assert BY_NAME[limit.peer].measures(limit.case)
+        assert limit.than is None or BY_NAME[limit.than].measures(limit.case)
 
 
 def test_a_goal_counts_against_the_fastest_of_its_peers() -> None:
@@ -94,12 +95,12 @@ def slot_model(costs: dict[int, float]) -> float | None:
 
 
 def test_slots_are_judged_by_the_model_of_their_cost() -> None:
-    # Half of the records leave their slot for 0.2, so with four slots three quarters cost 0.3.
-    assert slot_model({1: 1.0, 2: 1.2, 3: 1.25, 4: 1.56}) == pytest.approx(1.2)
+    # Half of the records leave their slot for 0.2, so with eight slots seven eighths cost 0.35.
+    assert slot_model({1: 1.0, 2: 1.2, 4: 1.25, 8: 1.62}) == pytest.approx(1.2)
 
 
 def test_slots_are_not_judged_while_one_of_them_is_missing() -> None:
-    assert slot_model({2: 1.1, 3: 1.1, 4: 1.2}) is None
+    assert slot_model({2: 1.1, 4: 1.1, 8: 1.2}) is None
 
 
 def soak_samples(millions: int) -> list[tuple[float, int]]:

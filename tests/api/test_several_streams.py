@@ -1,5 +1,6 @@
 """Unions, connected streams, and streams that are used twice."""
 
+import pyarrow as pa
 import pytest
 
 from tests.api.results import collect, in_any_order
@@ -12,6 +13,7 @@ from tidegate.datastream import (
     OutputTag,
 )
 from tidegate.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from tidegate.testing.environments import mini_environment
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -40,6 +42,21 @@ def test_a_union_has_the_records_of_all_its_streams(env):
 def test_a_stream_united_with_itself_comes_twice(env):
     numbers = env.from_collection([1, 2], Types.LONG())
     assert in_any_order(numbers.union(numbers)) == [1, 1, 2, 2]
+
+
+def test_united_rows_keep_the_names_of_their_fields():
+    env = mini_environment({"tidegate.step.max-records": 1}, parallelism=1)  # several steps
+
+    def rows_of(name):
+        row = Types.ROW_NAMED([name], [Types.LONG()])
+        return env.from_sequence(1, 3).map_batches(renamed_to(name), row)
+
+    shown = rows_of("a").union(rows_of("b")).map(repr, Types.STRING())
+    assert in_any_order(shown) == [f"Row({name}={value})" for name in "ab" for value in (1, 2, 3)]
+
+
+def renamed_to(name):
+    return lambda columns: pa.RecordBatch.from_arrays(columns.columns, names=[name])
 
 
 def test_keyed_streams_can_be_united(env):

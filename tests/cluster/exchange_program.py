@@ -71,7 +71,7 @@ def main(master: str, records: int, exchange: str = "jobs") -> None:
         .map(WithExecutor())
     )
     is_over, counts = threading.Event(), list[int]()
-    beside = threading.Thread(target=count_beside, args=(spark, is_over, counts))
+    beside = threading.Thread(target=count_beside, args=(spark, is_over, counts), daemon=True)
     with sums.execute_and_collect() as results:
         beside.start()
         totals: dict[str, int] = {}

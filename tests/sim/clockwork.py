@@ -69,6 +69,9 @@ class Process:
     def monotonic(self) -> float:
         return self.sim.now * self.speed + 1000.0
 
+    def sleep_for(self, seconds: float) -> float:
+        return seconds / self.speed
+
     def time(self) -> float:
         return EPOCH + self.sim.now + self.wall_error
 

@@ -343,6 +343,20 @@ class SimulatedCluster:
         self.world.checks.steps(self.driver, request, addresses)
         self._exchange.run_step(pipeline, request, slots, answer)
 
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
+        is_run = self._exchange.try_step(pipeline, request, slots, answer)
+        if is_run:
+            self.world.moment("a step starts")
+            self.world.checks.steps(self.driver, request, addresses)
+        return is_run
+
     def cancel_step(self, pipeline: Pipeline) -> None:
         self._exchange.cancel_step(pipeline)
 
@@ -367,6 +381,15 @@ class StepJobs:
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
         stages = _stages(pipeline, request, addresses, b"")
         self._steps[pipeline.id] = StepJob(self._cluster, stages, pipeline.slots, answer)
+
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        return False
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         if pipeline.id in self._steps:

@@ -36,7 +36,7 @@ def start(graph, values=None):
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    return submit(graph, spark, settings_of(values))
+    return submit(graph, spark.sparkContext, settings_of(values))
 """
 """What the scripts begin with: `start` runs a job on the cluster named by the last argument."""
 

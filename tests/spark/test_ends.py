@@ -48,7 +48,7 @@ def cancel(handle):
 
 
 def test_cancel_ends_an_endless_job_and_leaves_nothing(spark, traces):
-    handle = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
+    handle = submit(endless_job(with_process), spark.sparkContext, settings_of(SMALL_STEPS))
     pids = {pid for _, pid in itertools.islice(handle.collected("results", None), 150)}
     assert {process.pid for process in traces.slot_processes()} >= pids
     cancel(handle)
@@ -62,7 +62,7 @@ def test_cancel_ends_a_job_whose_user_code_never_returns(spark, traces, tmp_path
         time.sleep(3600)
 
     settings = settings_of({**SMALL_STEPS, "task.cancellation.timeout": "1 s"})
-    handle = submit(endless_job(sleep_forever), spark, settings)
+    handle = submit(endless_job(sleep_forever), spark.sparkContext, settings)
     wait_until(lambda: list(tmp_path.iterdir()))
     pids = {int(path.name) for path in tmp_path.iterdir()}
     cancel(handle)
@@ -71,13 +71,13 @@ def test_cancel_ends_a_job_whose_user_code_never_returns(spark, traces, tmp_path
 
 
 def test_a_job_can_be_cancelled_before_its_slots_are_up(spark, traces):
-    handle = submit(endless_job(with_process), spark, settings_of())
+    handle = submit(endless_job(with_process), spark.sparkContext, settings_of())
     cancel(handle)
     wait_until(traces.are_gone)
 
 
 def test_a_killed_slot_fails_a_job_without_restarts(spark, traces):
-    handle = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
+    handle = submit(endless_job(with_process), spark.sparkContext, settings_of(SMALL_STEPS))
     _, pid = next(handle.collected("results", None))
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(SlotLost):
@@ -94,7 +94,7 @@ def test_a_job_with_restarts_survives_a_killed_slot(spark, traces):
         "restart-strategy.fixed-delay.attempts": 3,
         "restart-strategy.fixed-delay.delay": "100 ms",
     }
-    handle = submit(job, spark, settings_of({**SMALL_STEPS, **restarts}))
+    handle = submit(job, spark.sparkContext, settings_of({**SMALL_STEPS, **restarts}))
     results = handle.collected("results", None)
     first = next(results)
     os.kill(first[1], signal.SIGKILL)
@@ -109,13 +109,13 @@ def test_jobs_of_one_session_do_not_take_the_last_core_from_each_others_steps(
     spark, traces, monkeypatch
 ):
     monkeypatch.setattr(launch, "task_slots", lambda context: 4)
-    first = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
+    first = submit(endless_job(with_process), spark.sparkContext, settings_of(SMALL_STEPS))
     next(first.collected("results", None))
     short = graph_of(collected(mapped(abs, Upstream(read([-1]), Rebalance()))), parallelism=2)
-    refused = submit(short, spark, settings_of({"tidegate.slot.start-timeout": "1 s"}))
+    refused = submit(short, spark.sparkContext, settings_of({"tidegate.slot.start-timeout": "1 s"}))
     with pytest.raises(ExternalError, match=r"other jobs hold 2 of the 4 task slots"):
         refused.result(PATIENCE)
-    waiting = submit(short, spark, settings_of())
+    waiting = submit(short, spark.sparkContext, settings_of())
     steps = first.progress().steps
     wait_until(lambda: first.progress().steps > steps + 3)
     cancel(first)

@@ -50,7 +50,9 @@ def run(request, spark, traces):
 
     def start(graph, settings=None):
         return submit(
-            graph, spark, settings_of({"tidegate.exchange": request.param} | (settings or {}))
+            graph,
+            spark.sparkContext,
+            settings_of({"tidegate.exchange": request.param} | (settings or {})),
         )
 
     return start
@@ -206,14 +208,14 @@ def test_a_lock_in_a_function_is_refused_before_anything_starts(spark, traces):
 
     job = graph_of(collected(mapped(guarded, read(range(3)), name="guarded")), parallelism=2)
     with pytest.raises(NotSerializable, match=r"operator 'guarded'.*lock"):
-        submit(job, spark, settings_of())
+        submit(job, spark.sparkContext, settings_of())
     assert traces.are_gone()
 
 
 def test_too_few_task_slots_are_refused_at_once(spark, traces):
     job = graph_of(collected(read(range(3))), parallelism=16)
     with pytest.raises(NotEnoughTaskSlots, match=r"runs 16 task.* needs 17, better 32"):
-        submit(job, spark, settings_of())
+        submit(job, spark.sparkContext, settings_of())
     assert traces.are_gone()
 
 

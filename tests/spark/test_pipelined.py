@@ -17,8 +17,9 @@ from tests.programs import (
     wait_until,
 )
 from tests.properties.random_programs import RunningTotal, remainder
+from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.connectors.sequence import NumberSequenceSource
-from tidegate.core.errors import UnsuitableSpark
+from tidegate.core.errors import JobCanceled, UnsuitableSpark
 from tidegate.core.modes import ExchangeMode
 from tidegate.driver.launch import submit
 from tidegate.exchange.choice import create_exchange
@@ -39,7 +40,7 @@ def totals(last):
 def test_a_step_is_repeated_when_its_job_breaks_and_counts_once(spark, traces, caplog):
     """Pumps are canceled again and again while records flow."""
     settings = {"tidegate.exchange": "pipelined", "tidegate.step.max-records": 50}
-    handle = submit(totals(20_000), spark, settings_of(settings))
+    handle = submit(totals(20_000), spark.sparkContext, settings_of(settings))
     is_over = threading.Event()
 
     def break_jobs():
@@ -78,12 +79,40 @@ def test_a_job_steps_although_another_one_of_the_session_leaves_its_pumps_no_roo
     other.start()
     try:
         wait_until(held.exists)
-        (results,) = results_of(submit(totals(300), spark, settings_of()))
+        (results,) = results_of(submit(totals(300), spark.sparkContext, settings_of()))
     finally:
         release.touch()
         other.join()
     assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 301), {}))
     assert "from now on, steps are Spark jobs" in caplog.text
+
+
+def test_pumps_without_frames_wait_in_their_own_way(spark, traces):
+    """Spark's own readers look around a hundred times a second."""
+    never = DataGeneratorSource(abs, rate=1e-9)
+    handle = submit(
+        graph_of(collected(keyed(remainder, read(never))), parallelism=2),
+        spark.sparkContext,
+        settings_of({"tidegate.exchange": "pipelined"}),
+    )
+
+    def waiting():
+        found = spark.sparkContext._jvm.java.lang.Thread.getAllStackTraces().items()
+        return {
+            thread.getName(): frames
+            for thread, frames in ((each, [str(f) for f in stack]) for each, stack in found)
+            if any("StreamingShuffleReader" in frame for frame in frames)
+        }
+
+    try:
+        names = {"tidegate-push-1-0", "tidegate-push-1-1"}
+        wait_until(lambda: waiting().keys() == names)
+        for frames in waiting().values():
+            assert any("Pumps$PatientQueue.poll" in frame for frame in frames)
+    finally:
+        handle.cancel()
+        with pytest.raises(JobCanceled):
+            handle.result()
 
 
 def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):
@@ -105,7 +134,7 @@ def test_the_streaming_shuffle_is_tried_out_once(spark, caplog, monkeypatch):
     reason = "a test of the streaming shuffle failed: 4 of 5 frames arrived"
     with pytest.raises(UnsuitableSpark, match=reason):
         create_exchange(ExchangeMode.PIPELINED, context, lambda: 7, job, "job", b"secret")
-    (results,) = results_of(submit(totals(300), spark, settings_of()))
+    (results,) = results_of(submit(totals(300), spark.sparkContext, settings_of()))
     assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 301), {}))
     assert f"steps are Spark jobs, not pipelined: {reason}" in caplog.text
     monkeypatch.undo()

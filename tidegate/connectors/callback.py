@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -72,8 +73,9 @@ class _Pushed:
 class Emit:
     """Accepts records from any thread."""
 
-    def __init__(self, *, waits_for_log: bool) -> None:
+    def __init__(self, *, waits_for_log: bool, wake: Callable[[], None] = lambda: None) -> None:
         self._waits_for_log = waits_for_log
+        self._wake = wake
         self._changed = threading.Condition()
         self._waiting: deque[_Pushed] = deque()
         self._in_hand: list[_Pushed] = []
@@ -92,6 +94,7 @@ class Emit:
             if self._is_closed or self.is_ended:
                 raise NotAccepted("the job does not take records now: send it again later")
             self._waiting.append(pushed)
+            self._wake()
             if not self._waits_for_log:
                 return
             self._changed.wait_for(lambda: pushed.is_settled)
@@ -107,6 +110,7 @@ class Emit:
         """Signal the end of the input."""
         with self._changed:
             self.is_ended = True
+        self._wake()
 
     def take(self, max_records: int) -> list[_Pushed]:
         with self._changed:
@@ -137,7 +141,7 @@ class _CallbackReader(SourceReader):
     def __init__(self, subscribe: Callable[[Emit], Any], context: ReaderContext) -> None:
         self._subscribe = subscribe
         self._context = context
-        self._emit = Emit(waits_for_log=context.is_logged)
+        self._emit = Emit(waits_for_log=context.is_logged, wake=context.wake)
         self._has_split = False
         self._no_more = False
         self._failure: BaseException | None = None
@@ -156,6 +160,7 @@ class _CallbackReader(SourceReader):
             pass  # it was still emitting when the reader was closed
         except BaseException as error:
             self._failure = error
+            self._context.wake()
 
     def no_more_splits(self) -> None:
         self._no_more = True
@@ -181,6 +186,9 @@ class _CallbackReader(SourceReader):
         if not self._has_split:
             return self._no_more
         return self._emit.waiting > 0 or self._emit.is_ended or self._failure is not None
+
+    def available_in(self) -> float:
+        return math.inf
 
     def snapshot(self) -> list[str]:
         is_over = self._emit.is_ended and not self._emit.waiting

@@ -203,9 +203,18 @@ class RateLimitedReader(SequentialReader):
     def is_available(self) -> bool:
         return self._due() > 0 if self.has_splits else super().is_available()
 
+    def available_in(self) -> float:
+        if not self.has_splits:
+            return super().available_in()
+        seconds = (self._returned + 1) / (self._rate * self._share) - self._elapsed()
+        return self._clock.sleep_for(max(seconds, 0.0))
+
     def _due(self) -> int:
         """How many records are due but not yet returned by `poll`."""
+        return math.floor(self._rate * self._share * self._elapsed()) - self._returned
+
+    def _elapsed(self) -> float:
         now = self._clock.monotonic()
         if self._began is None:
             self._began = now
-        return math.floor(self._rate * self._share * (now - self._began)) - self._returned
+        return now - self._began

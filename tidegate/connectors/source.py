@@ -13,7 +13,7 @@ exactly after the last returned record.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -42,7 +42,8 @@ class InputStatus(Enum):
     MORE_AVAILABLE = auto()
     """Another poll would return records at once."""
     NOTHING_AVAILABLE = auto()
-    """Nothing now; more may come. `is_available` is called until it returns True."""
+    """Nothing now; more may come. `is_available` is called until it returns True, as often as
+    `available_in` says."""
     END_OF_INPUT = auto()
     """Nothing will ever come: no split is left, and none will be added."""
 
@@ -110,6 +111,9 @@ class ReaderContext:
     """Whether `notify_logged` tells the reader when returned records are durable."""
     permit: Permit = Permit()
     """Ask it right before every external commit or deletion."""
+    wake: Callable[[], None] = lambda: None
+    """Call it, on any thread, after input has arrived that `SourceReader.available_in` could not
+    foresee: the slot then calls `is_available`. Cheap enough to be called for every record."""
 
 
 class SourceReader(ABC):
@@ -153,6 +157,15 @@ class SourceReader(ABC):
     def is_available(self) -> bool:
         """Whether `poll` would return records, or the end. Must be cheap: called while idle."""
         return True
+
+    def available_in(self) -> float:
+        """In how many seconds `is_available` may return True, if it returns False now.
+
+        A reader that knows this costs nothing while it is idle. `math.inf`: only after `add_splits`
+        or `no_more_splits`, or when the reader calls `ReaderContext.wake`. 0: unknown, therefore
+        `is_available` is called every 10 to 30 ms.
+        """
+        return 0.0
 
     @abstractmethod
     def snapshot(self) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -141,6 +142,9 @@ class SequentialReader(SourceReader):
 
     def is_available(self) -> bool:
         return self.has_splits or self._no_more
+
+    def available_in(self) -> float:
+        return math.inf
 
     def snapshot(self) -> list[Any]:
         current = [] if self._cursor is None else [self._cursor.position()]

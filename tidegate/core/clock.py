@@ -13,6 +13,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float: ...
 
+    def sleep_for(self, seconds: float) -> float:
+        """How long a thread may sleep until so many seconds have passed; 0: that is unknown."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -22,6 +26,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def sleep_for(self, seconds: float) -> float:
+        return seconds
 
 
 class ManualClock:
@@ -35,6 +42,9 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self._now
+
+    def sleep_for(self, seconds: float) -> float:
+        return 0.0
 
     def advance(self, seconds: float) -> None:
         self._now += seconds

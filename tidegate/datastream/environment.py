@@ -37,7 +37,7 @@ from tidegate.datastream.execution.execution_plan import execution_plan
 from tidegate.datastream.execution.executor import JobExecutor, SparkExecutor
 from tidegate.datastream.execution.hosting import building
 from tidegate.datastream.execution.program import Program, unbounded_sources
-from tidegate.datastream.execution.spark_session import active_session, refuse_spark_connect
+from tidegate.datastream.execution.spark_session import active_context, refuse_spark_connect
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation, Upstream
@@ -352,7 +352,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         target: CatalogTable | str = table
         if "/" not in table:
-            has_session = active_session() is not None
+            has_session = active_context() is not None
             target = CatalogTable(table, self._executor.session, is_within_reach=has_session)
         return TableSink(target, stream._type, mode=TableMode.of(mode), partition_by=partition_by)
 

@@ -44,7 +44,6 @@ from tidegate.transport.wire import Connection, Listener
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 _log = logging.getLogger("tidegate.spark")
 _FAREWELL_SECONDS = 3.0
@@ -58,7 +57,7 @@ _reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
 
 
 def submit(
-    graph: JobGraph, spark: SparkSession, settings: Settings, replan: Replan | None = None
+    graph: JobGraph, context: SparkContext, settings: Settings, replan: Replan | None = None
 ) -> JobHandle:
     """Start a job; with `replan` it can be rescaled.
 
@@ -69,7 +68,6 @@ def submit(
         StorageError, CorruptCheckpoint, StateNotClaimed: the checkpoint directory or the checkpoint
             to resume from cannot be used.
     """
-    context = spark.sparkContext
     clock = SystemClock()
     secret = secrets.token_bytes(32)
     collectors = Collectors()

@@ -195,6 +195,15 @@ class PipelineDriver:
         for barrier in barriers:
             self._position.triggered(barrier.checkpoint_id, self.records_in)
         assert self._assigner is not None
+        # Enumerators, whose code may block, are asked for splits, and for their state at a barrier.
+        asks_nobody = order.tries == 1 and not barriers and not self._assigner.may_find_more
+        if asks_nobody and self._exchange.try_step(
+            self.pipeline,
+            self._request_for(order, self._assigner, barriers),
+            slots,
+            partial(self._ended, order, time.monotonic()),
+        ):
+            return
         self._worker.post(partial(self._run, order, dict(slots), self._assigner, barriers))
 
     def cancel_step(self) -> None:

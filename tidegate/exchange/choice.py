@@ -156,17 +156,30 @@ class FallbackExchange:
         answer: StepAnswer,
     ) -> None:
         """See `tidegate.exchange.contract.Exchange`."""
+        self._wait_for_test(pipeline)
+        try:
+            self._current.run_step(pipeline, request, slots, self._noted(pipeline, answer))
+        except StepBroken as failure:
+            self._note(pipeline, failure)
+            raise
 
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        return self._is_tested and self._current.try_step(
+            pipeline, request, slots, self._noted(pipeline, answer)
+        )
+
+    def _noted(self, pipeline: Pipeline, answer: StepAnswer) -> StepAnswer:
         def noted(outcome: Sequence[StepOutcome] | StepBroken) -> None:
             self._note(pipeline, outcome if isinstance(outcome, StepBroken) else None)
             answer(outcome)
 
-        self._wait_for_test(pipeline)
-        try:
-            self._current.run_step(pipeline, request, slots, noted)
-        except StepBroken as failure:
-            self._note(pipeline, failure)
-            raise
+        return noted
 
     def _wait_for_test(self, pipeline: Pipeline) -> None:
         """The test runs while slots start; the first steps wait for it."""

@@ -29,6 +29,19 @@ class Exchange(Protocol):
         """
         ...
 
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        """Run a step like `run_step` if that takes no more than some small messages.
+
+        False: it may take longer, and nothing was done.
+        """
+        ...
+
     def cancel_step(self, pipeline: Pipeline) -> None:
         """Make a running step of this pipeline end soon."""
 

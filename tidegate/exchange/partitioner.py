@@ -133,7 +133,7 @@ class _ByTargets(StreamPartitioner):
         targets = self._target_of(batch)
         shares = []
         for target in range(self._targets):
-            indices = np.flatnonzero(targets == target)
+            (indices,) = (targets == target).nonzero()
             if len(indices) == len(batch):
                 return ((target, batch),)
             if len(indices):

@@ -64,6 +64,15 @@ class ShuffleExchange:
             raise StepBroken(reason_of(failure)) from failure
         answer(outcomes)
 
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        return False
+
     def cancel_step(self, pipeline: Pipeline) -> None:
         with spark_may_be_gone():
             self._context.cancelJobGroup(self._group(pipeline))

@@ -83,7 +83,13 @@ class _SpillFile:
         return offset
 
     def read(self, offset: int, length: int) -> bytes:
-        return os.pread(self._file.fileno(), length, offset)
+        try:
+            return os.pread(self._file.fileno(), length, offset)
+        except OSError as failure:
+            raise ExternalError(
+                f"waiting packets cannot be read back from {self._directory}: {failure}; check the "
+                "disk, or set TMPDIR to another one"
+            ) from failure
 
 
 def _cannot_spill(directory: Path, failure: OSError) -> ExternalError:

@@ -87,6 +87,8 @@ class OperatorContext:
     """Called for every skipped record."""
     permit: Permit = Permit()
     """Checked right before every external commit, abort, fencing or deletion."""
+    wake: Callable[[], None] = lambda: None
+    """To be called, on any thread, when something else than a call has changed `next_timer`."""
 
     @property
     def reuses_objects(self) -> bool:

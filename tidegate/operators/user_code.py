@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from operator import length_hint
 from pathlib import Path
 from types import TracebackType
@@ -119,13 +118,14 @@ class UserCode:
         failure.operator_id = self._operator_id
         return failure
 
-    @contextmanager
-    def guard(self, record: object = _NO_RECORD, position: int | None = None) -> Iterator[None]:
-        """Wrap exceptions of rare calls; the loops over records catch exceptions themselves."""
-        try:
-            yield
-        except USER_FAILURES as error:
-            raise self.failure(error, record, position) from None
+    def guard(
+        self, record: object = _NO_RECORD, position: int | None = None, *, spares_ours: bool = False
+    ) -> _Guard:
+        """Wrap exceptions of rare calls; the loops over records catch exceptions themselves.
+
+        With `spares_ours`, Tidegate's own errors are raised as they are.
+        """
+        return _Guard(self, record, position, spares_ours)
 
     def failure_of_batch(self, error: BaseException, records: int) -> TidegateError:
         """The failure of one of the first records of a batch, none of which was processed."""
@@ -295,6 +295,29 @@ class UserCode:
         """Expect further results to be like the last of these."""
         if results and type(results[-1]) in ATOMIC:
             self.usual = type(results[-1])
+
+
+class _Guard:
+    """See `UserCode.guard`. A class, because a generator would cost several times as much."""
+
+    __slots__ = ("_position", "_record", "_spares_ours", "_user_code")
+
+    def __init__(
+        self, user_code: UserCode, record: object, position: int | None, spares_ours: bool
+    ) -> None:
+        self._user_code = user_code
+        self._record = record
+        self._position = position
+        self._spares_ours = spares_ours
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, USER_FAILURES):
+            return
+        if not (self._spares_ours and isinstance(error, TidegateError)):
+            raise self._user_code.failure(error, self._record, self._position) from None
 
 
 def run_in_pieces(batch: Batch, run: Callable[[Batch], Outcome]) -> Outcome:

@@ -25,6 +25,7 @@ from tidegate.core.ids import (
 from tidegate.core.poison import DeadLetter, PoisonOrders
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
+from tidegate.protocol.pickles import quickly_pickled
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.state.pointers import SubtaskSnapshot
 from tidegate.state.snapshot.reader import CheckpointLocation
@@ -382,6 +383,7 @@ class SplitAssignment:
     no_more: bool = False
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest:
     """What stage 0 of a step requests from every slot; identical when Spark retries it."""
@@ -397,6 +399,7 @@ class StepRequest:
     """The lowest watermark of each alignment group, over all pipelines."""
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOrder:
     """Which unit a step task wants to run; level 0 carries the request for the sources."""
@@ -428,6 +431,7 @@ class SubtaskFailure:
     error: TidegateError
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True)
 class SourceReport:
     """The progress of a source subtask in this step."""
@@ -447,6 +451,7 @@ class Traffic(NamedTuple):
     """Encoded bytes between slots, bytes in memory within a slot."""
 
 
+@quickly_pickled
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
     """A slot's report on a finished step."""

@@ -17,7 +17,13 @@ _FASTEST_SHRINKING = 0.25
 _FIXED_COST_SHARE = 0.25
 _FORGETTING = 1.2
 _LONGEST_STEP = 2.0
+IDLE_SECONDS = 0.01
+"""How often a slot looks for work that it cannot foresee."""
+LONG_IDLE_SECONDS = 0.03
+"""The same after `LONG_IDLE_LOOKS` looks that found none."""
 LONG_IDLE_LOOKS = 100
+LONGEST_SLEEP = 1.0
+"""Work that cannot come before is looked for nevertheless: clocks are set, and code has faults."""
 
 
 class SliceSize:
@@ -173,6 +179,12 @@ class StepCaller:
         return False
 
     @property
-    def is_long_idle(self) -> bool:
-        """Whether there was nothing to run so often in a row that it may look less often."""
-        return self._looks > LONG_IDLE_LOOKS
+    def has_called(self) -> bool:
+        """Whether a step will come, and look for all work there is."""
+        return self._has_called
+
+    def next_look(self, work_in: Iterable[float]) -> float:
+        """In how many seconds to look again, if work may come in any of so many; 0: unknown."""
+        unknown = LONG_IDLE_SECONDS if self._looks > LONG_IDLE_LOOKS else IDLE_SECONDS
+        waits = [max(seconds, IDLE_SECONDS) if seconds > 0 else unknown for seconds in work_in]
+        return min([*waits, LONGEST_SLEEP])

@@ -43,7 +43,7 @@ _BYTES_PER_TASK: Final = 32 << 20
 def session_for(given: SparkSession | None) -> SparkSession:
     """The given session, the active one, or a new one."""
     spark = given or active_session() or make_session(Settings.of({}), 1)
-    prefer_this_python(spark)
+    prefer_this_python(spark.sparkContext)
     return spark
 
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from tidegate.protocol.messages import FunctionLog, SlotMessage
 
 
-@contextmanager
-def thread_named(task: str) -> Iterator[None]:
-    """Name the current thread after its subtask, as Flink does, for its log records."""
-    thread = threading.current_thread()
-    before, thread.name = thread.name, task
-    try:
-        yield
-    finally:
-        thread.name = before
+class thread_named:  # noqa: N801
+    """Names the current thread after its subtask, as Flink does, for its log records."""
+
+    __slots__ = ("_before", "_task", "_thread")
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+
+    def __enter__(self) -> None:
+        self._thread = threading.current_thread()
+        self._before, self._thread.name = self._thread.name, self._task
+
+    def __exit__(self, *failure: object) -> None:
+        self._thread.name = self._before
 
 
 class LogForwarder(logging.Handler):

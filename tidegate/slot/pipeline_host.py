@@ -96,6 +96,8 @@ class HostServices:
     send: Callable[[SlotMessage], None]
     permit: Permit = Permit()
     workers: Workers = field(default_factory=Threads)
+    wake: Callable[[], None] = lambda: None
+    """Has the mailbox look for work; called by any thread."""
 
 
 class PipelineHost:
@@ -201,6 +203,7 @@ class PipelineHost:
                 poison=self._poison_orders(vertex, chained),
                 skip=partial(self._skip, vertex.id),
                 permit=self._permit,
+                wake=services.wake,
             )
             for chained in vertex.chain
         ]
@@ -359,8 +362,8 @@ class PipelineHost:
     ) -> None:
         vertex = subtask.vertex.id
         subtask.announce()
-        for channel, overtaken in self._in_flight.pop(vertex, ()):
-            subtask.feed(channel, overtaken)
+        if (overtaken := self._in_flight.pop(vertex, None)) is not None:
+            subtask.feed(overtaken)
         if subtask.source is not None and request is not None:
             self._sources[vertex] = subtask.run_slice(
                 request.slice_records,
@@ -369,8 +372,7 @@ class PipelineHost:
                 request.assignments.get((vertex, SubtaskIndex(self._slot))),
                 request.group_watermarks,
             )
-        for channel, elements in self._inputs_of(vertex, arrived):
-            subtask.feed(channel, elements)
+        subtask.feed(self._inputs_of(vertex, arrived))
         subtask.end_slice(now)
 
     def tap(self, edge: EdgeId, tap: EdgeTap) -> None:
@@ -434,15 +436,26 @@ class PipelineHost:
 
     def is_available(self) -> bool:
         """Whether there is input that may be read, or a timer that is due."""
-        if self.has_timer_within(0.0):
+        if any(seconds <= 0 for seconds in self._timers_in()):
             return True
         subtasks = self._subtasks.values()
         return self._reads_sources and any(subtask.is_available() for subtask in subtasks)
 
-    def has_timer_within(self, seconds: float) -> bool:
-        limit = self._clock.time() + seconds
-        due = [subtask.next_timer() for subtask in self._subtasks.values()]
-        return any(each is not None and each <= limit for each in due)
+    def next_look(self) -> float:
+        """In how many seconds to look again whether anything is available."""
+        work_in: list[float] = []
+        if not self.caller.has_called:
+            work_in += [self._clock.sleep_for(seconds) for seconds in self._timers_in()]
+            if self._reads_sources:
+                work_in += [subtask.available_in() for subtask in self._subtasks.values()]
+        if self._has_uncounted:
+            work_in.append(self._counted_at + _COUNTING_SECONDS - time.monotonic())
+        return self.caller.next_look(work_in)
+
+    def _timers_in(self) -> list[float]:
+        now = self._clock.time()
+        timers = [subtask.next_timer() for subtask in self._subtasks.values()]
+        return [timer - now for timer in timers if timer is not None]
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
         """Abort a checkpoint: records that waited for it are released in the next step."""

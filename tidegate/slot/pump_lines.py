@@ -6,16 +6,18 @@ pumps of that job are admitted, so that packets of earlier jobs cannot get in.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
 from tidegate.core.errors import LineClosed, ProtocolViolation
 from tidegate.core.ids import Level, PipelineId, SlotIndex
+from tidegate.core.workers import Worker, Workers
 from tidegate.exchange.pipelined.cargo import Part, decode_cargo, encode_cargo
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.protocol.arrivals import (
@@ -36,6 +38,10 @@ from tidegate.transport.wire import Connection
 _GREETING: Final = struct.Struct(">QII")
 _TARGET: Final = struct.Struct(">I")
 
+_FRAME_BYTES: Final = 1024
+"""What a small frame takes up in the buffers of a line, roughly."""
+_log = logging.getLogger("tidegate.transport")
+
 RunUnit = Callable[
     [
         PipelineId,
@@ -43,22 +49,21 @@ RunUnit = Callable[
         Sequence[Packet],
         Sequence[FailureMark],
         StepRequest | None,
+        Callable[[UnitAnswer | Stale], None],
         Callable[[Packet], None] | None,
     ],
-    UnitAnswer | Stale,
+    None,
 ]
-"""Runs a unit, or waits for the thread that does, and returns its answer.
-
-The last argument is called with the first packets of the answer while the unit still runs.
-"""
+"""See `SlotHost.run_unit`."""
 
 
 class PumpLines:
-    """All such lines of one slot; each is served by its own thread."""
+    """All such lines of one slot. Each has a thread that receives; the mailboxes send."""
 
-    def __init__(self, slot: SlotIndex, run_unit: RunUnit) -> None:
+    def __init__(self, slot: SlotIndex, run_unit: RunUnit, workers: Workers) -> None:
         self._slot = slot
         self._run_unit = run_unit
+        self._workers = workers
         self._admissions = PumpedJobs()
         self._jobs: dict[PipelineId, _LinesOfJob] = {}
         self._lock = threading.Lock()
@@ -66,7 +71,7 @@ class PumpLines:
     def attend(self, connection: Connection, greeting: bytearray) -> None:
         """Serve the driver: run the first level of every requested step."""
         attendance: Attendance = pickle.loads(greeting)
-        job = _LinesOfJob(self._slot, attendance, connection, self._run_unit)
+        job = _LinesOfJob(self._slot, attendance, connection, self._run_unit, self._workers)
         with self._lock:
             if not self._admissions.announce(attendance.pipeline, attendance.epoch):
                 return
@@ -91,12 +96,18 @@ class PumpLines:
 
 class _LinesOfJob:
     def __init__(
-        self, slot: SlotIndex, attendance: Attendance, driver: Connection, run_unit: RunUnit
+        self,
+        slot: SlotIndex,
+        attendance: Attendance,
+        driver: Connection,
+        run_unit: RunUnit,
+        workers: Workers,
     ) -> None:
         self._slot = slot
         self._job = attendance
         self._driver = driver
         self._run_unit = run_unit
+        self._sender = _Sender(workers, f"tidegate-send-{attendance.pipeline}", self._break)
         self._pumps = Pumps(attendance.levels)
         self._connections: dict[Level, Connection] = {}
         self._arrivals = [Arrivals(attendance.slots) for _ in range(attendance.levels)]
@@ -143,8 +154,9 @@ class _LinesOfJob:
         with self._lock:
             self._pumps.end()
             first = self._connections.get(Level(0))
-        if first is not None:
-            _end(first)
+        if first is not None:  # it may have stopped: a newer job must not wait for it
+            self._sender.send(first, 0, partial(_end, first))
+        self._sender.end()
 
     def _break(self) -> None:
         if self._pumps.needs_all_pumps:
@@ -162,41 +174,54 @@ class _LinesOfJob:
         marks: Sequence[FailureMark],
         request: StepRequest | None,
     ) -> None:
-        """Run a unit, and those of higher levels that have no packets in transit."""
-        while True:
-            is_last = key.level == self._job.levels - 1
-            sent: set[PacketPosition] = set()
-            on_packet = None if is_last else partial(self._send_early, key, sent)
-            answer = self._run_unit(self._job.pipeline, key, packets, marks, request, on_packet)
-            report: StepOutcome
-            if isinstance(answer, UnitAnswer):
-                out, marks, report = answer.packets, answer.marks, answer.report
-            else:
-                report = SlotOutOfReach(self._slot, answer.reason)
-                out, marks = (), (FailureMark(self._slot, report.as_error()),)
-            # A line that has ended belongs to a job that broke: the driver repeats the step.
-            with suppress(LineClosed):
-                if is_last:
-                    self._driver.send(Frame.REPORT, pickle.dumps(report, protocol=5))
-                else:
-                    rest = [packet for packet in out if packet.header.position not in sent]
-                    self._send(key, rest, marks)
-            if is_last:
-                return
-            # Local packets do not travel, so only this mark is missing from the slot itself.
-            own = Cargo(key.attempt, key.step, self._slot, True, marks=tuple(marks))
-            found = self._arrived(level := Level(key.level + 1), own)
-            if found is None:
-                return
-            key = UnitKey(key.attempt, key.step, level)
-            packets, marks, request = found.packets, found.marks, None
+        """Have a unit run; what follows is up to the mailbox, on whose thread it is answered."""
+        sent: set[PacketPosition] = set()
+        on_packet = None if self._is_last(key) else partial(self._send_early, key, sent)
+        answered = partial(self._answered, key, sent)
+        self._run_unit(self._job.pipeline, key, packets, marks, request, answered, on_packet)
+
+    def _is_last(self, key: UnitKey) -> bool:
+        return key.level == self._job.levels - 1
+
+    def _answered(
+        self, key: UnitKey, sent: set[PacketPosition], answer: UnitAnswer | Stale
+    ) -> None:
+        """Send the answer of a unit, then run the next level unless packets are in transit."""
+        with self._sender.breaking():
+            self._pass_on(key, sent, answer)
+
+    def _pass_on(self, key: UnitKey, sent: set[PacketPosition], answer: UnitAnswer | Stale) -> None:
+        report: StepOutcome
+        if isinstance(answer, UnitAnswer):
+            out, marks, report = answer.packets, answer.marks, answer.report
+        else:
+            report = SlotOutOfReach(self._slot, answer.reason)
+            out, marks = (), (FailureMark(self._slot, report.as_error()),)
+        if self._is_last(key):
+            payload = pickle.dumps(report, protocol=5)
+            size = len(payload)
+            self._sender.send(self._driver, size, lambda: self._driver.send(Frame.REPORT, payload))
+            return
+        rest = [packet for packet in out if packet.header.position not in sent]
+        size = sum(len(packet.body) for packet in rest)
+        size += _FRAME_BYTES * self._job.slots * (1 + len(marks))
+        self._send_by_pump(key, size, lambda: self._send(key, rest, marks))
+        # Local packets do not travel, so only this mark is missing from the slot itself.
+        own = Cargo(key.attempt, key.step, self._slot, True, marks=tuple(marks))
+        found = self._arrived(level := Level(key.level + 1), own)
+        if found is not None:
+            self._run(UnitKey(key.attempt, key.step, level), found.packets, found.marks, None)
 
     def _send_early(self, key: UnitKey, sent: set[PacketPosition], packet: Packet) -> None:
         """Send a packet while its unit runs: it travels while the next one is computed."""
         sent.add(packet.header.position)
-        with suppress(LineClosed):
-            target = packet.header.target_subtask
-            self._send_cargo(key, target, encode_cargo(key, self._slot, [packet], is_last=False))
+        target = packet.header.target_subtask
+        cargo = encode_cargo(key, self._slot, [packet], is_last=False)
+        self._send_by_pump(key, len(packet.body), lambda: self._send_cargo(key, target, cargo))
+
+    def _send_by_pump(self, key: UnitKey, size: int, send: Callable[[], None]) -> None:
+        if self._job.slots > 1:
+            self._sender.send(self._connections[key.level], size, send)
 
     def _send(self, key: UnitKey, packets: Sequence[Packet], marks: Sequence[FailureMark]) -> None:
         for target, share in enumerate(shares(packets, self._job.slots)):
@@ -204,10 +229,61 @@ class _LinesOfJob:
                 self._send_cargo(key, target, encode_cargo(key, self._slot, share, marks))
 
     def _send_cargo(self, key: UnitKey, target: int, cargo: Iterable[list[Part]]) -> None:
-        pump = self._connections.get(key.level)
-        assert pump is not None, "a slot without pumps has nowhere to send packets"
         for parts in cargo:
-            pump.send(Frame.CARGO, _TARGET.pack(target), *parts)
+            self._connections[key.level].send(Frame.CARGO, _TARGET.pack(target), *parts)
+
+
+class _Sender:
+    """Sends in order, without keeping the caller waiting for the other end of a line.
+
+    A line that has ended belongs to a job that broke: the driver repeats the step. Any other
+    failure breaks the job.
+    """
+
+    def __init__(self, workers: Workers, name: str, on_failure: Callable[[], None]) -> None:
+        self._workers = workers
+        self._name = name
+        self._on_failure = on_failure
+        self._worker: Worker | None = None
+        self._waiting = 0
+        self._has_ended = False
+        self._lock = threading.Lock()
+
+    def send(self, line: Connection, size: int, send: Callable[[], None]) -> None:
+        """Send now, if about `size` bytes fit into the line, otherwise on a thread."""
+        with self._lock:
+            is_prompt = not self._waiting and line.has_room_for(size)
+            if not is_prompt and not self._has_ended:
+                if self._worker is None:
+                    self._worker = self._workers.start(self._name)
+                self._waiting += 1
+                self._worker.post(lambda: self._send_waiting(send))
+        if is_prompt:
+            with self.breaking():
+                send()
+
+    def _send_waiting(self, send: Callable[[], None]) -> None:
+        with self.breaking():
+            send()
+        with self._lock:
+            self._waiting -= 1
+
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        try:
+            yield
+        except LineClosed:
+            pass
+        except Exception:
+            _log.exception("what a unit has sent is lost")
+            self._on_failure()
+
+    def end(self) -> None:
+        """Queue nothing more; what is being sent fails when its line ends."""
+        with self._lock:
+            self._has_ended, worker = True, self._worker
+        if worker is not None:
+            worker.stop(0.0)
 
 
 def _end(connection: Connection) -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ _LINE_ENDED = "its control line ended"
 _FAREWELL_SECONDS = 3.0
 _DECAY_MILLISECONDS = 100
 _ARENAS = 2
+_SWITCH_SECONDS = 0.001
 _M_ARENA_MAX = -8
 """From malloc.h."""
 
@@ -102,6 +104,7 @@ class _SlotProcess:
 
     def run(self) -> None:
         task = self._task
+        _change_threads_quickly()
         _collect_garbage_rarely()
         _give_memory_back()
         forward_logs(self._send, task.log_level)
@@ -138,6 +141,11 @@ class _SlotProcess:
         finally:
             # The driver takes this for the end of the process and may use another one at once.
             self._host.leave(_LINE_ENDED)
+
+
+def _change_threads_quickly() -> None:
+    """Let the mailbox continue soon while another thread writes a snapshot."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
 
 def _collect_garbage_rarely() -> None:

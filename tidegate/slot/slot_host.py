@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -48,6 +48,7 @@ from tidegate.protocol.messages import (
     Undeployed,
     Wake,
 )
+from tidegate.protocol.pacing import IDLE_SECONDS, LONGEST_SLEEP
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.slot_machine import SlotMachine
 from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
@@ -56,8 +57,6 @@ from tidegate.slot.pipeline_host import HostServices, PipelineHost, UnitAnswer
 from tidegate.stream.batch import Batch
 from tidegate.transport.shipping import JobPackage, unpack
 
-_IDLE_SECONDS = 0.01
-_LONG_IDLE_SECONDS = 0.03
 _CONSOLE_LINES_AT_ONCE = 1000
 _LAST_ACTION_SECONDS = 1.0
 """How long a slot without permission to act waits for its current work."""
@@ -179,8 +178,9 @@ class SlotHost:
                 self._post(
                     pipeline, lambda hosted: hosted.run(key, ordered, marks, request, on_packet)
                 )
-            else:
-                self._answer_who_can_be()
+                return
+            answers = self._answers()
+        _give(answers)
 
     def close(self, timeout: float) -> bool:
         """Close all operators; False if user code did not return in time."""
@@ -195,7 +195,8 @@ class SlotHost:
         now = self._now()
         with self._lock:
             outcome = question(self._machine, now)
-            self._answer_who_can_be()
+            answers = self._answers()
+        _give(answers)
         return outcome
 
     def _has_lease(self) -> bool:
@@ -220,7 +221,8 @@ class SlotHost:
                 # continue.
                 watch = self.workers.later(self._closing_seconds, self._on_stuck)
                 self._pipelines[pipeline].deploy(order, watch)
-            self._answer_who_can_be()
+            answers = self._answers()
+        _give(answers)
 
     def _undeploy(self, pipeline: PipelineId) -> None:
         self.ask(lambda machine, now: machine.undeploy(pipeline))
@@ -229,19 +231,21 @@ class SlotHost:
         else:
             self.send(Undeployed(pipeline))
 
-    def _answer_who_can_be(self) -> None:
-        """Answer requests whose unit is sealed or stale."""
+    def _answers(self) -> list[tuple[Answer, UnitAnswer | Stale]]:
+        """The answers to requests whose unit is sealed or stale; give them without the lock."""
+        found: list[tuple[Answer, UnitAnswer | Stale]] = []
         if not self._waiting:
-            return
+            return found
         waiting, self._waiting = self._waiting, []
         for pipeline, key, answer in waiting:
             match self._machine.ask(pipeline, key):
                 case Pending():
                     self._waiting.append((pipeline, key, answer))
                 case Sealed(_, sealed):
-                    answer(sealed)
+                    found.append((answer, sealed))
                 case Stale() as stale:
-                    answer(stale)
+                    found.append((answer, stale))
+        return found
 
     def _unpacked(self) -> JobPackage:
         if self._package is None:
@@ -269,14 +273,17 @@ class _Hosted:
             spill_threshold=package.settings["tidegate.slot.spill-threshold"].get_bytes(),
             permit=slot.permit,
             workers=slot.workers,
+            wake=self._wake,
         )
+        self._is_asleep = False
+        """Whether somebody must wake the mailbox if work comes before its next look."""
         self._host: PipelineHost | None = None
         self._idle_failure: Exception | None = None
         """What went wrong between units; fails the next unit."""
         self._watch: Alarm | None = None
         """Runs until the mailbox has processed the last attempt."""
         self.mailbox = slot.workers.start(
-            f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS
+            f"tidegate-pipeline-{pipeline}", self._look_around, IDLE_SECONDS
         )
 
     def deploy(self, order: Deploy, watch: Alarm) -> None:
@@ -296,6 +303,7 @@ class _Hosted:
         if not self._slot.ask(lambda machine, now: machine.may_run(self._pipeline, key, now)):
             return
         assert self._host is not None
+        self._is_asleep = False
         try:
             if self._idle_failure is not None:
                 raise self._idle_failure
@@ -375,21 +383,31 @@ class _Hosted:
         """Look for work; returns when to look again."""
         host = self._host
         if host is None or self._idle_failure is not None or not self._may_act(host.attempt):
-            return _IDLE_SECONDS
+            return LONGEST_SLEEP  # what changes this is posted to the mailbox
         try:
             return self._look_at(host)
         except Exception as error:
             self._idle_failure = error
             self._send(Wake(self._pipeline))
-            return _IDLE_SECONDS
+            return LONGEST_SLEEP
 
     def _look_at(self, host: PipelineHost) -> float:
         host.send_counts_when_due()
+        self._is_asleep = True  # before it looks: what comes right after it has looked wakes it
         if host.caller.calls(host.is_available):
             self._send(Wake(self._pipeline))
-        if host.caller.is_long_idle and not host.has_timer_within(_LONG_IDLE_SECONDS):
-            return _LONG_IDLE_SECONDS
-        return _IDLE_SECONDS
+        if host.caller.has_called:
+            self._is_asleep = False
+        return host.next_look()
+
+    def _wake(self) -> None:
+        """Look for work at once, unless a step or a look is near; called by any thread."""
+        if self._is_asleep:
+            self._is_asleep = False
+            self.mailbox.post(self._look)
+
+    def _look(self) -> None:
+        self._look_around()
 
     def _may_act(self, attempt: Attempt) -> bool:
         return self._slot.ask(lambda machine, now: machine.may_act(self._pipeline, attempt, now))
@@ -409,6 +427,11 @@ class _Hosted:
 
     def _deliver(self, subtask: SubtaskIndex, collector: str, batch: Batch) -> None:
         self._send(Collected(collector, subtask, bytes(encode(batch))))
+
+
+def _give(answers: Iterable[tuple[Answer, UnitAnswer | Stale]]) -> None:
+    for give, answer in answers:
+        give(answer)
 
 
 def _memory() -> int | None:

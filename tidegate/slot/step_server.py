@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pickle
 import queue
-from collections.abc import Callable, Sequence
 
 from tidegate.core.errors import ProtocolViolation
-from tidegate.core.ids import PipelineId
 from tidegate.exchange.framing import decode_packet, encode_header
 from tidegate.exchange.spill import loaded
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.messages import StepRequest, UnitOrder
+from tidegate.protocol.messages import UnitOrder
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
@@ -25,7 +23,7 @@ class StepServer:
 
     def __init__(self, host: SlotHost) -> None:
         self._host = host
-        self._pumps = PumpLines(host.slot, self._run_unit)
+        self._pumps = PumpLines(host.slot, host.run_unit, host.workers)
 
     def serve(self, connection: Connection) -> None:
         """Answer until the other end closes the line."""
@@ -44,7 +42,9 @@ class StepServer:
         while True:
             packets, marks = _receive_input(connection)
             key = UnitKey(order.attempt, order.step, order.level)
-            answer = self._run_unit(order.pipeline, key, packets, marks, order.request)
+            found: queue.SimpleQueue[UnitAnswer | Stale] = queue.SimpleQueue()
+            self._host.run_unit(order.pipeline, key, packets, marks, order.request, found.put)
+            answer = found.get()
             if isinstance(answer, UnitAnswer):
                 _send_answer(connection, answer)
             else:
@@ -53,23 +53,6 @@ class StepServer:
             if kind != Frame.OPEN:
                 raise ProtocolViolation(f"a step task sent a frame of kind {kind}")
             order = pickle.loads(payload)
-
-    def _run_unit(
-        self,
-        pipeline: PipelineId,
-        key: UnitKey,
-        packets: Sequence[Packet],
-        marks: Sequence[FailureMark],
-        request: StepRequest | None,
-        on_packet: Callable[[Packet], None] | None = None,
-    ) -> UnitAnswer | Stale:
-        found: queue.SimpleQueue[Packet | UnitAnswer | Stale] = queue.SimpleQueue()
-        early = None if on_packet is None else found.put
-        self._host.run_unit(pipeline, key, packets, marks, request, found.put, early)
-        while isinstance(answer := found.get(), Packet):
-            assert on_packet is not None
-            on_packet(answer)
-        return answer
 
 
 def _receive_input(connection: Connection) -> tuple[list[Packet], list[FailureMark]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,6 +56,9 @@ from tidegate.stream.elements import (
     Watermark,
     WatermarkStatus,
 )
+
+_SMALL_RECORDS = 1 << 10
+"""Joining more would cost more than it saves."""
 
 
 class TimeConsumer(Protocol):
@@ -115,6 +119,32 @@ class ChainOutput:
         self.is_idle = status is WatermarkStatus.IDLE
         for consumer in self._times:
             consumer.on_watermark_status(status)
+
+
+class _SmallBatches:
+    """Joins small batches that follow each other: operators have a fixed cost per batch."""
+
+    def __init__(self, process: Callable[[Batch, int], None]) -> None:
+        self._process = process
+        self._batches: list[Batch] = []
+        self._records = 0
+        self._input_index = 0
+
+    def add(self, batch: Batch, input_index: int) -> None:
+        records = len(batch)
+        if input_index != self._input_index or self._records + records > _SMALL_RECORDS:
+            self.flush()
+        self._input_index = input_index
+        if records > _SMALL_RECORDS:
+            self._process(batch, input_index)
+        else:
+            self._batches.append(batch)
+            self._records += records
+
+    def flush(self) -> None:
+        batches, self._batches, self._records = self._batches, [], 0
+        for batch in batches if len(batches) < 2 else Batch.joined(batches):
+            self._process(batch, self._input_index)
 
 
 class Subtask:
@@ -293,22 +323,36 @@ class Subtask:
         aligned = None if self.is_finished else source.aligned()
         return SourceReport(records, status, pending, aligned)
 
-    def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
-        """Process elements of one channel in order; after a failure, ignore them."""
-        gate, process = self._gate, self._process
+    def feed(self, inputs: Iterable[tuple[Channel, Iterable[StreamElement]]]) -> None:
+        """Process elements in order, channel by channel; after a failure, ignore them."""
+        small = _SmallBatches(self._process_records)
         try:
+            try:
+                self._feed(inputs, small)
+            finally:  # also before an element that cannot be decoded
+                small.flush()
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+
+    def _feed(
+        self, inputs: Iterable[tuple[Channel, Iterable[StreamElement]]], small: _SmallBatches
+    ) -> None:
+        gate = self._gate
+        for channel, elements in inputs:
             for element in elements:
                 if self.failure is not None:
                     return
                 index = gate.open_input(channel)
                 if index is not None and type(element) is Batch:
-                    self.records_in += len(element)
-                    process(element, index)
-                else:
-                    size = size_of(element)
-                    self._deliver(gate.feed(channel, element, time.monotonic(), size))
-        except USER_FAILURES as error:
-            self.failure = self._as_failure(error)
+                    small.add(element, index)
+                    continue
+                small.flush()
+                size = size_of(element)
+                self._deliver(gate.feed(channel, element, time.monotonic(), size))
+
+    def _process_records(self, batch: Batch, input_index: int) -> None:
+        self.records_in += len(batch)
+        self._process(batch, input_index)
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
         self._drop_snapshot(checkpoint_id)
@@ -382,6 +426,13 @@ class Subtask:
             self.failure = self._as_failure(error)
             return True
 
+    def available_in(self) -> float:
+        """In how many seconds its source may be available, if it is not now; 0: unknown."""
+        source = self.source
+        if source is None or self._rests or self.failure is not None:
+            return math.inf
+        return source.available_in()
+
     def close(self) -> TidegateError | None:
         """Close everything that was opened; returns the first failure of user code."""
         first: TidegateError | None = None
@@ -402,8 +453,7 @@ class Subtask:
         for delivery in deliveries:
             match delivery:
                 case Records(input_index, batch):
-                    self.records_in += len(batch)
-                    self._process(batch, input_index)
+                    self._process_records(batch, input_index)
                 case TakeSnapshot():
                     self._take_snapshot(delivery)
                 case InFlight(checkpoint_id, elements):

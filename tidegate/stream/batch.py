@@ -185,21 +185,32 @@ class Batch:
 
     @classmethod
     def joined(cls, batches: Iterable[Batch], most_bytes: int = _MOST_BYTES) -> list[Batch]:
-        """The same records in few batches of one format.
+        """The same records in few batches.
 
-        Columns beyond `most_bytes` stay separate: a text column must be smaller than 2 GiB.
+        Columns beyond `most_bytes` stay separate: a text column must be smaller than 2 GiB. So do
+        batches of different formats, as in a union of rows whose fields have other names, and
+        columns that are not encoded as their format says: dictionaries may not fit into one.
         """
         groups: list[list[Batch]] = []
         size = 0
         for batch in filter(len, batches):
             own = batch.columns.nbytes if batch.is_columnar else 0
-            if groups and size + own <= most_bytes:
+            if groups and size + own <= most_bytes and groups[-1][-1]._can_precede(batch):
                 groups[-1].append(batch)
                 size += own
             else:
                 groups.append([batch])
                 size = own
         return [cls._joined(group) for group in groups]
+
+    def _can_precede(self, other: Batch) -> bool:
+        return self.format == other.format and self._is_as_declared and other._is_as_declared
+
+    @property
+    def _is_as_declared(self) -> bool:
+        if self._columns is None or self.format is None:
+            return True
+        return bool(self._columns.schema.equals(self.format.schema))
 
     @staticmethod
     def joined_timestamps(batches: Sequence[Batch]) -> npt.NDArray[np.int64] | None:
@@ -224,4 +235,5 @@ class Batch:
             (columns,) = table.combine_chunks().to_batches()
             return cls(columns=columns, format=format, timestamps=timestamps)
         records = [record for b in batches for record in b.records]
-        return cls(records=records, format=format, timestamps=timestamps)
+        is_inert = all(b.is_inert for b in batches)
+        return cls(records=records, format=format, timestamps=timestamps, is_inert=is_inert)

@@ -132,6 +132,8 @@ class OperatorHarness:
         self.statuses: list[WatermarkStatus] = []
         self.console: list[str] = []
         self.delivered: dict[str, list[Any]] = {}
+        self.wakes = 0
+        """How often the operator, or the reader of a source, has called `wake`."""
         self._checkpoints = 0
         total = max_parallelism or default_max_parallelism(parallelism)
         self.context = OperatorContext(
@@ -155,6 +157,7 @@ class OperatorHarness:
             emitted_watermark=self._emitted,
             poison=poison,
             permit=Permit(lambda: self.has_lease),
+            wake=self._wake,
         )
         if restore_from:
             stored = [found.operator_states for found in restore_from]
@@ -338,6 +341,9 @@ class OperatorHarness:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _wake(self) -> None:
+        self.wakes += 1
 
     def _print(self, text: str) -> None:
         self.console.extend(text.split("\n"))

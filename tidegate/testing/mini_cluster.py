@@ -157,6 +157,15 @@ class MiniCluster:
                 reports[i] = unit.report
         answer(list(reports.values()))
 
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        return False
+
     def end_steps(self) -> None:
         """Nothing outlives a step."""
 

@@ -13,11 +13,13 @@ before its payload is used. Nothing is encrypted.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hmac
 import logging
 import secrets
 import socket
 import struct
+import termios
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +39,12 @@ _TAG_BYTES = 16
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RESOURCES_MAY_BE_BACK_SECONDS = 0.2
 _BUFFER_BYTES = 1 << 20
+_PROMPT_BYTES = 1 << 16
+"""A fraction of the buffers that systems allow."""
+_NO_BYTES = bytes(4)
+_NOTHING = memoryview(b"")
+_READ_AHEAD = 1 << 12
+"""Small frames are read at once, with their headers."""
 _log = logging.getLogger("tidegate.transport")
 
 ConnectionHandler = Callable[["Connection"], None]
@@ -87,6 +95,8 @@ class Connection:
         self._sending = threading.Lock()
         self._sends: _Seal | None = None
         self._receives: _Seal | None = None
+        self._ahead = _NOTHING
+        """Received, but not read yet."""
         self._deadline: float | None = None
         """The deadline for the other end's proof; None: it has been received."""
         self._is_closed_here = False
@@ -113,6 +123,19 @@ class Connection:
         except OSError as failure:
             raise LineClosed(str(failure)) from failure
 
+    def has_room_for(self, size: int) -> bool:
+        """Whether `send` need not wait for the other end to receive what was sent before.
+
+        True only for small frames, and not on every system.
+        """
+        if size > _PROMPT_BYTES:
+            return False
+        try:
+            found = fcntl.ioctl(self._socket, termios.TIOCOUTQ, _NO_BYTES)
+        except (OSError, ValueError):
+            return False  # closed, or unknown here
+        return bool(struct.unpack("i", found)[0] + size <= _PROMPT_BYTES)
+
     def receive(self, limit: int = _FRAME_LIMIT) -> tuple[int, bytearray]:
         """Wait for a frame.
 
@@ -137,22 +160,33 @@ class Connection:
         return part
 
     def _read(self, length: int) -> bytearray:
-        buffer = bytearray(length)
+        if length <= len(self._ahead):  # the rest of a small frame
+            found, self._ahead = bytearray(self._ahead[:length]), self._ahead[length:]
+            return found
+        buffer = bytearray(max(length, _READ_AHEAD))
         view = memoryview(buffer)
-        received = 0
+        received = len(self._ahead)
+        view[:received] = self._ahead
+        while received < length:
+            received += self._receive_into(view[received:])
+        if length == len(buffer):
+            self._ahead = _NOTHING
+            return buffer
+        self._ahead = view[length:received]
+        return buffer[:length]
+
+    def _receive_into(self, view: memoryview) -> int:
         try:
-            while received < length:
-                if self._deadline is not None:
-                    self._socket.settimeout(max(self._deadline - time.monotonic(), 1e-3))
-                count = self._socket.recv_into(view[received:])
-                if count == 0:
-                    self.is_other_end_gone = not self._is_closed_here
-                    raise LineClosed("the other end closed the connection")
-                received += count
+            if self._deadline is not None:
+                self._socket.settimeout(max(self._deadline - time.monotonic(), 1e-3))
+            count = self._socket.recv_into(view)
         except OSError as failure:
             self.is_other_end_gone = self._is_unix and not self._is_closed_here
             raise LineClosed(str(failure)) from failure
-        return buffer
+        if count == 0:
+            self.is_other_end_gone = not self._is_closed_here
+            raise LineClosed("the other end closed the connection")
+        return count
 
     def close(self) -> None:
         """Close both directions; a thread waiting in `receive` gets LineClosed."""

@@ -30,10 +30,9 @@ from tidegate.web.served_jobs import ServedJobs
 from tidegate.web.serving.logins import Logins
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from tidegate.web.application import Application
     from tidegate.web.documents.driver import ServerKind
+    from tidegate.web.serving.sleeping_server import SleepingServer
 
 _log = logging.getLogger("tidegate.rest")
 _BACKLOG = 2048
@@ -57,7 +56,7 @@ class RestServer:
         self._registered: dict[str, tuple[JobHandle, Registration]] = {}
         self._closing = threading.Lock()
         self._socket = _listen(settings)
-        self._server: uvicorn.Server | None = None
+        self._server: SleepingServer | None = None
         self._thread = threading.Thread(target=self._serve, name="tidegate-rest", daemon=True)
         self._logs.install()
         self._thread.start()
@@ -147,6 +146,7 @@ class RestServer:
 
         from tidegate.web.application import Application
         from tidegate.web.serving.connections import ACCEPTED_AT_ONCE, bounded_protocol
+        from tidegate.web.serving.sleeping_server import SleepingServer
 
         self._application = Application(
             self._jobs,
@@ -170,7 +170,7 @@ class RestServer:
             server_header=False,
             ws="none",
         )
-        self._server = uvicorn.Server(config)
+        self._server = SleepingServer(config)
         self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class RestServer:
             time.sleep(_LOOK_SECONDS)
         if self._server is not None and self._application is not None:
             self._application.hub.close()
-            self._server.should_exit = True
+            self._server.end()
         self._thread.join()
         self._logs.remove()
         self._socket.close()

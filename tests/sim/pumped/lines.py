@@ -51,6 +51,9 @@ class LineEnd:
             raise LineClosed("the line has ended")
         self.other._is_sent((int(kind), bytearray(b"".join(parts))))
 
+    def has_room_for(self, size: int) -> bool:
+        return self._sim.rnd.random() < 0.5
+
     def receive(self) -> tuple[int, bytearray]:
         self._reader = current_thread()
         while not self._received:

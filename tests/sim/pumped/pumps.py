@@ -63,6 +63,17 @@ class PumpedExchange:
         if len(steps) == 1:
             SimulatedThread(partial(_run_all, steps), name="a step").start()
 
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        return not self._steps[pipeline.id] and self._exchange.try_step(
+            pipeline, request, slots, answer
+        )
+
     def cancel_step(self, pipeline: Pipeline) -> None:
         self._exchange.cancel_step(pipeline)
 

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -78,6 +80,21 @@ def test_the_rate_is_kept_by_the_clock():
     assert (poll.batch.records, poll.status) == (["0", "1", "2"], InputStatus.NOTHING_AVAILABLE)
     clock.advance(0.1)
     assert reader.poll(100).batch.records == ["3"]
+
+
+def test_a_reader_knows_when_the_next_record_is_due(monkeypatch):
+    clock = ManualClock()
+    reader = reader_of(DataGeneratorSource(str, count=4, rate=10), clock=clock)
+    assert reader.available_in() == 0.0, "a test may move the clock at any time"
+    monkeypatch.setattr(clock, "sleep_for", lambda seconds: seconds)
+    assert reader.available_in() == pytest.approx(0.1)
+    clock.advance(0.35)
+    reader.poll(100)
+    assert reader.available_in() == pytest.approx(0.05)
+    clock.advance(1)
+    assert reader.available_in() == 0.0
+    reader.poll(100)
+    assert reader.available_in() == math.inf, "nothing is left to wait for"
 
 
 def test_what_was_not_read_in_time_is_made_up_for():

@@ -1,7 +1,9 @@
+import math
+
 from tests.unit.connectors.reading import reader_of
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import InputStatus
-from tidegate.connectors.splits import KnownSplits
+from tidegate.connectors.splits import KnownSplits, SequentialReader
 
 
 def letters(parallelism):
@@ -54,3 +56,9 @@ def test_a_reader_reads_splits_that_come_later():
     reader.add_splits(splits_of(NumberSequenceSource(7, 8)))
     assert reader.is_available()
     assert reader.poll(10).batch.records == [7, 8]
+
+
+def test_a_reader_without_splits_needs_not_be_asked_until_it_gets_some():
+    reader = SequentialReader(lambda split: None)
+    assert not reader.is_available()
+    assert reader.available_in() == math.inf

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.programs import wait_until
+from tests.programs import PATIENCE, wait_until
 from tidegate.exchange.choice import FallbackExchange
 from tidegate.exchange.contract import NoRoom, StepBroken, StepCanceled
 
@@ -17,6 +17,7 @@ class Scripted:
         self.script = list(script)
         self.steps = 0
         self.has_ended = False
+        self.is_prompt = True
 
     def run_step(self, pipeline, request, slots, answer):
         self.steps += 1
@@ -24,6 +25,13 @@ class Scripted:
         if isinstance(outcome, StepBroken):
             raise outcome
         answer(outcome)
+
+    def try_step(self, pipeline, request, slots, answer):
+        if not self.is_prompt:
+            return False
+        self.steps += 1
+        answer(self.script.pop(0) if self.script else [])
+        return True
 
     def cancel_step(self, pipeline): ...
 
@@ -91,6 +99,28 @@ def test_a_canceled_step_says_nothing_about_the_exchange():
 def test_a_broken_step_is_reported_to_its_requester():
     with pytest.raises(StepBroken, match="one"):
         FallbackExchange(Scripted(StepBroken("one")), Scripted()).run_step(FIRST, None, {}, print)
+
+
+def test_steps_that_break_count_however_they_were_started():
+    fast, steady = Scripted(StepBroken("one"), StepBroken("two")), Scripted()
+    exchange = FallbackExchange(fast, steady)
+    for _ in range(3):
+        assert exchange.try_step(FIRST, None, {}, lambda outcome: None)
+    assert (fast.steps, steady.steps) == (2, 1)
+
+
+def test_no_step_is_tried_before_the_fast_exchange_is_tested():
+    is_over = threading.Event()
+
+    def test():
+        assert is_over.wait(PATIENCE)
+
+    fast = Scripted()
+    exchange = FallbackExchange(fast, Scripted(), test)
+    assert not exchange.try_step(FIRST, None, {}, print)
+    assert fast.steps == 0
+    is_over.set()
+    wait_until(lambda: exchange.try_step(FIRST, None, {}, lambda outcome: None))
 
 
 def test_both_exchanges_are_released_in_the_end():

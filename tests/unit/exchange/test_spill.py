@@ -67,6 +67,18 @@ def test_a_full_disk_says_what_to_do(store, monkeypatch):
         store.keep(b"x" * 11)
 
 
+def test_a_disk_that_cannot_be_read_is_not_taken_for_a_fault_of_the_user(store, monkeypatch):
+    kept = store.keep(bytes(1 << 20))
+    assert isinstance(kept, SpilledBytes)
+
+    def broken(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(ExternalError, match=r"cannot be read back from .*Input/output error"):
+        loaded(kept)
+
+
 def test_a_directory_that_is_gone_says_so(tmp_path):
     store = SpillStore(tmp_path / "gone", budget=0)
     with pytest.raises(ExternalError, match="cannot be written"):

@@ -278,7 +278,7 @@ def test_what_fails_around_a_checkpoint_comes_with_the_users_traceback(moment):
         harness.complete_checkpoint()
         harness.abort_checkpoint()
     lines = str(failure.value).splitlines()
-    assert "fail_at" in lines[-5]
+    assert any("fail_at" in line for line in lines[:-2])
     assert lines[-2:] == [
         f"OSError: no disk at {moment}",
         "in operator 'Fragile' (uid 'f'), subtask (1/1)",

@@ -1,8 +1,18 @@
+import math
+
 import pytest
 
 from tidegate.connectors.source import InputStatus
 from tidegate.protocol.messages import SlotReport, SourceReport
-from tidegate.protocol.pacing import NextStep, SliceSize, StepCaller
+from tidegate.protocol.pacing import (
+    IDLE_SECONDS,
+    LONG_IDLE_LOOKS,
+    LONG_IDLE_SECONDS,
+    LONGEST_SLEEP,
+    NextStep,
+    SliceSize,
+    StepCaller,
+)
 from tidegate.protocol.region import RunStep
 from tidegate.stream.elements import Barrier
 
@@ -257,3 +267,26 @@ def test_an_abort_between_two_levels_of_a_step_waits_for_the_next_step(caller):
     caller.abort(7)
     caller.ran()
     assert caller.calls(never)
+
+
+def test_a_slot_sleeps_until_work_may_come(caller):
+    assert caller.next_look([math.inf, 0.4, 0.3]) == 0.3
+
+
+def test_a_slot_does_not_look_more_often_for_work_that_it_foresees(caller):
+    assert caller.next_look([IDLE_SECONDS / 10]) == IDLE_SECONDS
+
+
+@pytest.mark.parametrize("work_in", [[], [math.inf], [3600.0]])
+def test_a_slot_looks_once_in_a_while_even_if_no_work_can_come(caller, work_in):
+    assert caller.next_look(work_in) == LONGEST_SLEEP
+
+
+def test_a_slot_looks_less_often_for_unforeseen_work_if_it_has_found_none_for_long(caller):
+    assert caller.next_look([0.0, math.inf]) == IDLE_SECONDS
+    for _ in range(LONG_IDLE_LOOKS + 1):
+        caller.calls(never)
+    assert caller.next_look([0.0, math.inf]) == LONG_IDLE_SECONDS
+    assert caller.next_look([0.0, IDLE_SECONDS]) == IDLE_SECONDS, "a timer is not late for it"
+    caller.ran()
+    assert caller.next_look([0.0, math.inf]) == IDLE_SECONDS

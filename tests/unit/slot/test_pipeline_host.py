@@ -1,3 +1,4 @@
+import math
 import pickle
 from typing import ClassVar
 
@@ -7,6 +8,9 @@ from tests.programs import apply, collected, graph_of, keyed, mapped, read, wait
 from tests.unit.slot.hosts import Requests, Surroundings, exchange, shipped
 from tidegate.checkpoint.ownership import Ownership
 from tidegate.connectors.collection import RangeSplit
+from tidegate.connectors.source import Boundedness, InputStatus, Poll, Source, SourceReader
+from tidegate.connectors.splits import KnownSplits
+from tidegate.core.clock import ManualClock
 from tidegate.core.errors import DirectoryTaken, SlotLost, UserFunctionError
 from tidegate.exchange.codec import encode
 from tidegate.graph.logical import Upstream
@@ -14,9 +18,11 @@ from tidegate.graph.partitioning import Broadcast, Global, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
 from tidegate.protocol.messages import RestoreOrder, SnapshotSettings
+from tidegate.protocol.pacing import IDLE_SECONDS, LONGEST_SLEEP
 from tidegate.protocol.packet import FailureMark
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.protocol.units import UnitKey, in_order
+from tidegate.slot import pipeline_host
 from tidegate.slot.pipeline_host import HostServices, PipelineHost
 from tidegate.state.pointers import ChannelHandle, InlineBytes
 from tidegate.storage.filesystem import open_store
@@ -325,6 +331,38 @@ def test_a_stop_that_some_slots_know_to_be_aborted_holds_nobody_up(pipeline):
     assert sorted(subject.outside.records()) == [0, 1, 2, 3]
 
 
+class Silent(Source, SourceReader):
+    """A source that never has anything, and knows it."""
+
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+
+    def create_enumerator(self):
+        return KnownSplits(lambda parallelism: [])
+
+    def create_reader(self, context):
+        return self
+
+    def add_splits(self, splits):
+        pass
+
+    def snapshot(self):
+        return []
+
+    def is_available(self):
+        return False
+
+    def available_in(self):
+        return math.inf
+
+    def poll(self, max_records):
+        return Poll(None, InputStatus.NOTHING_AVAILABLE)
+
+
+class Unforeseeable(Silent):
+    def available_in(self):
+        return SourceReader.available_in(self)
+
+
 class Alarm(MapOperator):
     """Has a timer at this time of the slot's clock."""
 
@@ -338,6 +376,38 @@ def test_the_next_timer_is_reported_by_how_long_it_takes(pipeline):
     assert [report.timer_in for report in subject.step(1, records=1)] == [2.5]
     subject.outside.clock.advance(2.0)
     assert [report.timer_in for report in subject.step(2, records=1)] == [0.5]
+
+
+def test_a_slot_looks_again_when_its_next_timer_is_due(pipeline, monkeypatch):
+    subject = pipeline(collected(apply(Alarm(abs), read(Silent()))), parallelism=1)
+    subject.step(1)
+    (host,) = subject.hosts
+    subject.outside.clock.advance(2.0)
+    assert host.next_look() == IDLE_SECONDS, "a test may move the clock at any time"
+    monkeypatch.setattr(ManualClock, "sleep_for", lambda clock, seconds: seconds)
+    assert host.next_look() == 0.5
+
+
+def test_a_slot_looks_again_when_its_metrics_are_due(pipeline, monkeypatch):
+    monkeypatch.setattr(pipeline_host, "_COUNTING_SECONDS", math.inf)
+    subject = pipeline(collected(read(Silent())), parallelism=1)
+    subject.step(1)
+    (host,) = subject.hosts
+    assert host.next_look() == LONGEST_SLEEP
+    monkeypatch.setattr(pipeline_host, "_COUNTING_SECONDS", 0.0)
+    assert host.next_look() == IDLE_SECONDS
+    host.send_counts_when_due()
+    assert host.next_look() == LONGEST_SLEEP
+
+
+def test_a_slot_does_not_look_for_work_that_a_step_will_find(pipeline):
+    subject = pipeline(collected(read(Unforeseeable())), parallelism=1)
+    subject.step(1)
+    (host,) = subject.hosts
+    host.send_counts_when_due()
+    assert host.next_look() == IDLE_SECONDS
+    assert host.caller.calls(lambda: True)
+    assert host.next_look() > IDLE_SECONDS
 
 
 def test_only_the_last_level_reports(pipeline):

@@ -1,6 +1,8 @@
 """Slots and the lines of an endless job, over real sockets; the test plays the pumps."""
 
 import pickle
+import queue
+import socket
 import struct
 import threading
 from functools import cache
@@ -205,6 +207,35 @@ def test_a_newer_job_ends_the_lines_of_the_older(slots):
     assert older.ends[0, 0].wait(60) and older.ends[0, 1].wait(60)
 
 
+class StoppedJob(EndlessJob):
+    """Its pumps are alive, but carry nothing: their executors have been stopped."""
+
+    def carry(self, level, slot):
+        pass
+
+    def wait_until_full(self):
+        """Wait until a slot sends a frame that does not fit into its line."""
+        self.pumps[0, 0]._socket.recv(1, socket.MSG_PEEK)
+
+
+def test_a_newer_job_does_not_wait_for_pumps_of_the_older_that_have_stopped(slots_of):  # noqa: F811
+    large = mapped(lambda x: (x, bytes(8 << 20)), read(range(4)))
+    traveled = mapped(lambda pair: pair[0], Upstream(large, Rebalance()))
+    slots = slots_of(graph_of(collected(traveled), parallelism=2))
+    slots.requests.make = cache(slots.requests.make)
+    older = StoppedJob(slots)
+    assert older.is_ready()
+    older.ask()
+    older.wait_until_full()
+    newer = queue.SimpleQueue()
+    threading.Thread(target=lambda: newer.put(EndlessJob(slots, epoch=2)), daemon=True).start()
+    job = newer.get(timeout=PATIENCE)
+    assert job.is_ready()
+    assert not any(report.marks for report in job.step())
+    assert slots.records() == [0, 1, 2, 3]
+    older.break_off()
+
+
 def test_pumps_run_dry_when_the_driver_leaves(slots):
     job = EndlessJob(slots)
     assert job.is_ready()
@@ -235,7 +266,7 @@ class AliveLine(LeftLine):
 
 
 def test_a_pump_that_comes_when_the_driver_has_left_runs_dry():
-    lines, pump = PumpLines(0, None), AliveLine()
+    lines, pump = PumpLines(0, None, None), AliveLine()
     with pytest.raises(LineClosed):
         lines.attend(LeftLine(), pickle.dumps(Attendance(0, 1, 2, 2)))
     lines.pump(pump, struct.pack(">QII", 1, 0, 0))

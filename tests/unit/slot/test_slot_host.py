@@ -1,3 +1,4 @@
+import math
 import queue
 import threading
 from dataclasses import replace
@@ -34,6 +35,7 @@ from tidegate.operators.endpoints.two_phase_commit import (
     TwoPhaseCommitSinkFunction,
 )
 from tidegate.operators.functions import MapFunction
+from tidegate.protocol import pacing
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
     Accepted,
@@ -55,9 +57,14 @@ from tidegate.protocol.messages import (
     Undeployed,
     Wake,
 )
-from tidegate.protocol.pacing import LONG_IDLE_LOOKS
+from tidegate.protocol.pacing import (
+    IDLE_SECONDS,
+    LONG_IDLE_LOOKS,
+    LONG_IDLE_SECONDS,
+    LONGEST_SLEEP,
+)
 from tidegate.protocol.units import Stale, UnitKey
-from tidegate.slot import slot_host
+from tidegate.slot import pipeline_host
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
 from tidegate.storage.local import LocalStore
@@ -530,7 +537,7 @@ def test_an_abort_that_comes_after_its_step_calls_for_another_one(slot):
 
 
 def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
-    slot.deployed(simple_job()).step()
+    slot.deployed(graph_of(collected(read(Dripping())))).step()
     hosted, pauses = slot.host._pipelines[0], []
 
     def look_around():
@@ -543,4 +550,83 @@ def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
     slot.has_settled()
     for found in pauses:
         assert found == sorted(found)
-        assert (found[0], found[-1]) == (slot_host._IDLE_SECONDS, slot_host._LONG_IDLE_SECONDS)
+        assert (found[0], found[-1]) == (IDLE_SECONDS, LONG_IDLE_SECONDS)
+
+
+class Ringing(Dripping):
+    """The same, but it can tell when there is one."""
+
+    waiting = queue.SimpleQueue()
+    contexts: ClassVar = []
+
+    def create_reader(self, context):
+        self.contexts.append(context)
+        return self
+
+    def available_in(self):
+        return math.inf
+
+
+@pytest.fixture
+def ring(slot, monkeypatch):
+    """Puts a record into the source of a slot that would sleep for long, and rings."""
+    monkeypatch.setattr(pacing, "LONGEST_SLEEP", 3600.0)
+    monkeypatch.setattr(pipeline_host, "_COUNTING_SECONDS", 0.0)
+    slot.deployed(graph_of(collected(read(Ringing())))).step(1)
+    wait_until(lambda: slot.host._pipelines[0]._is_asleep)
+
+    def ring():
+        Ringing.waiting.put("drop")
+        Ringing.contexts[-1].wake()
+
+    yield ring
+    Ringing.contexts.clear()
+    Ringing.waiting = queue.SimpleQueue()
+
+
+def test_a_slot_that_sleeps_is_woken_by_its_source(slot, ring):
+    for step in (2, 3):
+        ring()
+        assert slot.says(Wake) == Wake(0)
+        slot.step(step)
+        batch = slot.says(Collected)
+        assert [b.records for b in decode(batch.payload, None)] == [["drop"]]
+        wait_until(lambda: slot.host._pipelines[0]._is_asleep)
+
+
+def test_a_source_that_rings_while_the_slot_looks_is_heard(slot, ring):
+    """It has looked and found nothing, but does not sleep yet."""
+    host = slot.host._pipelines[0]._host
+
+    def is_available():
+        del host.is_available
+        ring()
+        return False
+
+    host.is_available = is_available
+    slot.step(2)
+    assert slot.says(Wake) == Wake(0)
+
+
+def test_a_source_that_rings_until_the_step_comes_does_not_keep_the_slot_from_its_work(slot, ring):
+    ring()
+    assert slot.says(Wake) == Wake(0)
+    hosted, looks = slot.has_settled().host._pipelines[0], []
+    hosted._look = lambda: looks.append(1)
+    for _ in range(10):
+        ring()
+    slot.has_settled()
+    assert looks == []
+
+
+@pytest.mark.parametrize("has_host", [True, False])
+def test_a_slot_without_anything_to_wait_for_sleeps_as_long_as_it_may(slot, monkeypatch, has_host):
+    monkeypatch.setattr(pipeline_host, "_COUNTING_SECONDS", 0.0)
+    slot.deployed(simple_job()).step()
+    if not has_host:
+        slot.hears(Undeploy(0))
+        slot.says(Undeployed)
+    hosted, pauses = slot.host._pipelines[0], []
+    hosted.mailbox.post(lambda: pauses.append(hosted._look_around()))
+    slot.has_settled()
+    assert pauses == [LONGEST_SLEEP]

@@ -326,41 +326,76 @@ def joined(tested):
 
 def test_records_wait_after_a_barrier_that_others_owe(joined, notes):
     barrier = Barrier(CheckpointId(1), 0.0)
-    joined.subtask.feed(joined.left, [Batch.of_records(["l1"]), barrier, Batch.of_records(["l2"])])
-    joined.subtask.feed(joined.right, [Batch.of_records(["r1"])])
+    joined.subtask.feed(
+        [(joined.left, [Batch.of_records(["l1"]), barrier, Batch.of_records(["l2"])])]
+    )
+    joined.subtask.feed([(joined.right, [Batch.of_records(["r1"])])])
     assert notes == ["both open", "both l1", "both r1"]
-    joined.subtask.feed(joined.right, [barrier, Batch.of_records(["r2"])])
+    joined.subtask.feed([(joined.right, [barrier, Batch.of_records(["r2"])])])
     assert notes[3:] == ["both flush", "both snapshot", "both l2", "both r2"]
     assert joined.sent(3) == [["l1"], ["r1"], barrier, ["l2"], ["r2"]]
 
 
 def test_nobody_waits_at_barriers_that_allow_repetition(joined, notes):
     barrier = Barrier(CheckpointId(1), 0.0, mode=CheckpointingMode.AT_LEAST_ONCE)
-    joined.subtask.feed(joined.left, [barrier, Batch.of_records(["l"])])
-    joined.subtask.feed(joined.right, [barrier])
+    joined.subtask.feed([(joined.left, [barrier, Batch.of_records(["l"])])])
+    joined.subtask.feed([(joined.right, [barrier])])
     assert notes == ["both open", "both l", "both flush", "both snapshot"]
 
 
+def test_small_batches_of_an_input_are_processed_at_once_up_to_a_barrier(joined):
+    barrier = Barrier(CheckpointId(1), 0.0)
+    one, two, three, four = (Batch.of_records([name]) for name in ("1", "2", "3", "4"))
+    joined.subtask.feed([(joined.left, [one, two]), (joined.right, [three, barrier, four])])
+    assert joined.sent(3) == [["1", "2"], ["3"]]
+    joined.subtask.feed([(joined.left, [barrier])])
+    assert joined.sent(3) == [barrier, ["4"]]
+
+
+def test_large_batches_are_not_joined(joined):
+    small, large = Batch.of_records(["s"]), Batch.of_records(["l"] * 1025)
+    joined.subtask.feed([(joined.left, [small, small, large, small])])
+    assert [len(batch) for batch in joined.sent(3)] == [2, 1025, 1]
+    assert joined.subtask.records_in == 1028
+
+
+def unreadable(*batches):
+    yield from batches
+    raise ValueError("cannot be unpickled")
+
+
+def test_records_before_one_that_cannot_be_read_are_processed(joined):
+    joined.subtask.feed(
+        [
+            (joined.left, [Batch.of_records(["1"])]),
+            (joined.left, unreadable(Batch.of_records(["2"]))),
+            (joined.right, [Batch.of_records(["3"])]),
+        ]
+    )
+    assert "cannot be unpickled" in str(joined.subtask.failure)
+    assert joined.sent(3) == [["1", "2"]]
+
+
 def test_an_aborted_checkpoint_releases_what_waited_for_it(joined, notes):
-    joined.subtask.feed(joined.left, [Barrier(CheckpointId(1), 0.0), Batch.of_records(["l"])])
+    joined.subtask.feed([(joined.left, [Barrier(CheckpointId(1), 0.0), Batch.of_records(["l"])])])
     joined.subtask.abort(CheckpointId(1))
     assert notes == ["both open", "both l"]
     assert joined.snapshots == []
 
 
 def test_inputs_end_one_by_one_and_the_subtask_with_the_last(joined, notes):
-    joined.subtask.feed(joined.left, [EndOfInput()])
+    joined.subtask.feed([(joined.left, [EndOfInput()])])
     assert notes == ["both open", "both finish 0"]
     assert not joined.subtask.is_finished
-    joined.subtask.feed(joined.right, [Batch.of_records(["r"]), EndOfInput()])
+    joined.subtask.feed([(joined.right, [Batch.of_records(["r"]), EndOfInput()])])
     assert notes[2:] == ["both r", "both finish 1"]
     assert joined.subtask.is_finished
     assert joined.sent(3) == [["r"], Watermark(FINAL_WATERMARK), EndOfInput()]
 
 
 def test_the_slower_input_sets_the_watermark(joined):
-    joined.subtask.feed(joined.left, [Watermark(10)])
-    joined.subtask.feed(joined.right, [Watermark(4), Watermark(7)])
+    joined.subtask.feed([(joined.left, [Watermark(10)])])
+    joined.subtask.feed([(joined.right, [Watermark(4), Watermark(7)])])
     assert joined.sent(3) == [Watermark(4), Watermark(7)]
 
 

@@ -19,6 +19,7 @@ _SEGMENT_RECORDS: Final = 50_000
 _QUEUED_RECORDS: Final = 200_000
 """How many records are read ahead of processing."""
 _IDLE_SECONDS: Final = 0.005
+_LONGEST_SLEEP: Final = 1.0
 _JOIN_SECONDS: Final = 10.0
 
 
@@ -32,11 +33,15 @@ class LoggedBatch(NamedTuple):
 
 
 class Intake:
-    """Reads the log to its end, then appends the records of the source."""
+    """Reads the log to its end, then appends the records of the source.
 
-    def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
+    `news` is set when the reader of the source has called `wake`.
+    """
+
+    def __init__(self, inner: SourceReader, context: ReaderContext, news: threading.Event) -> None:
         self._inner = inner
         self._context = context
+        self._news = news
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -89,9 +94,11 @@ class Intake:
     def add(self, split: Any) -> None:
         with self._lock:
             self._fresh.append(split)
+        self._news.set()
 
     def no_more(self) -> None:
         self._no_more = True
+        self._news.set()
 
     def find_start(self) -> tuple[int, int]:
         """The segment and the record to start reading from."""
@@ -120,6 +127,7 @@ class Intake:
 
     def go_on(self) -> None:
         self._is_halted = False
+        self._news.set()
 
     def files_from(self, number: int) -> list[tuple[str, str]]:
         """The path and URL of every segment from this one to the end of the log."""
@@ -158,9 +166,11 @@ class Intake:
     def delete_before(self, number: int) -> None:
         """Delete segments that no checkpoint needs any longer."""
         self._unneeded_before = max(self._unneeded_before, number)
+        self._news.set()
 
     def close(self) -> None:
         self._stop.set()
+        self._news.set()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
         if self._is_opened:
@@ -175,6 +185,7 @@ class Intake:
         except BaseException as error:
             with self._lock:
                 self._failure = error
+            self._context.wake()
 
     def _replay(self) -> bool:
         """Replay the log after the checkpoint, or all of it without one; False if stopped."""
@@ -201,6 +212,7 @@ class Intake:
         told_all = False
         is_wanted = True
         while is_wanted and not self._is_over:
+            self._news.clear()
             self._truncate()
             no_more = self._no_more
             self._add_fresh()
@@ -210,10 +222,16 @@ class Intake:
             is_wanted = self._wait_for_room()
             # Even while the reader is being closed: records that have arrived must not be lost.
             with self._taking_in:
-                is_heard = not self._is_halted
-                has_come = is_heard and self._inner.is_available() and self._take_in()
+                is_available = not self._is_halted and self._inner.is_available()
+                has_come = is_available and self._take_in()
             if is_wanted and not has_come:
-                self._stop.wait(_IDLE_SECONDS)
+                self._news.wait(_IDLE_SECONDS if is_available else self._quiet_seconds())
+
+    def _quiet_seconds(self) -> float:
+        """How long to wait for news from a source that has nothing."""
+        if self._is_halted:
+            return _LONGEST_SLEEP
+        return min(max(self._inner.available_in(), _IDLE_SECONDS), _LONGEST_SLEEP)
 
     def _add_fresh(self) -> None:
         """Add splits that the log does not contain; it knows the positions of the others."""
@@ -250,6 +268,8 @@ class Intake:
             raise failure
         with self._lock:
             self._is_over = is_over
+        if is_over:
+            self._context.wake()
         return bool(batches)
 
     def _append(self, batches: Sequence[Batch]) -> None:
@@ -270,6 +290,7 @@ class Intake:
                     self._queue.append(LoggedBatch(number, first, batch))
                     first += len(batch)
             self.queued += first
+        self._context.wake()
 
     def _wait_for_room(self) -> bool:
         """Wait until the queue has room; False if stopped."""

@@ -10,8 +10,10 @@ have written, and then continues the source.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +52,7 @@ class DurableSource(Source):
         return _FreshSplits(self.source.create_enumerator())
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return DurableReader(self.source.create_reader(for_inner_reader(context)), context)
+        return DurableReader(self.source.create_reader, context)
 
     def produced_type(self) -> TypeInformation | None:
         return self.source.produced_type()
@@ -63,11 +65,6 @@ class DurableSource(Source):
 
     def durable(self) -> Source:
         return self
-
-
-def for_inner_reader(context: ReaderContext) -> ReaderContext:
-    """The context of the wrapped source's reader, which runs on its own thread."""
-    return replace(context, is_logged=True, undecodable=refuse)
 
 
 class _FreshSplits(SplitEnumerator):
@@ -101,11 +98,18 @@ class _FreshSplits(SplitEnumerator):
 
 
 class DurableReader(SourceReader):
-    """Returns what the intake has logged."""
+    """Returns what the intake has logged.
 
-    def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
+    `create` makes the reader of the wrapped source, which runs on the thread of the intake.
+    """
+
+    def __init__(
+        self, create: Callable[[ReaderContext], SourceReader], context: ReaderContext
+    ) -> None:
         self._context = context
-        self._intake = Intake(inner, context)
+        news = threading.Event()
+        inner = replace(context, is_logged=True, undecodable=refuse, wake=news.set)
+        self._intake = Intake(create(inner), context, news)
         self._segment, self._index = 0, 0
         self._completed: deque[int] = deque(maxlen=context.retained_checkpoints)
         """The first segment that each of the latest completed checkpoints needs."""
@@ -157,6 +161,9 @@ class DurableReader(SourceReader):
 
     def is_available(self) -> bool:
         return self._intake.is_available()
+
+    def available_in(self) -> float:
+        return math.inf
 
     def snapshot(self) -> list[LogSplit]:
         return [replace(self._intake.end(), segment=self._segment, index=self._index)]

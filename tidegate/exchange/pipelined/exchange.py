@@ -61,11 +61,11 @@ class PipelinedExchange:
         answer: StepAnswer,
     ) -> None:
         """See `tidegate.exchange.contract.Exchange`; answers on a thread that reads a line."""
-        missing = [SlotIndex(i) for i in range(pipeline.slots) if SlotIndex(i) not in slots]
-        if missing:
+        addresses = _in_order(pipeline, slots)
+        if len(addresses) < pipeline.slots:
+            missing = [SlotIndex(i) for i in range(pipeline.slots) if SlotIndex(i) not in slots]
             answer([SlotOutOfReach(slot, "it is not registered") for slot in missing])
             return
-        addresses = tuple(slots[SlotIndex(i)] for i in range(pipeline.slots))
         job = self._jobs.get(pipeline.id)
         if job is None or not job.carries(addresses):
             if job is not None:
@@ -76,6 +76,19 @@ class PipelinedExchange:
                 answer(unreachable)
                 return
         job.run(unit_order(request, Level(0)), answer)
+
+    def try_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> bool:
+        job = self._jobs.get(pipeline.id)
+        if job is None or not job.carries(_in_order(pipeline, slots)):
+            return False
+        job.run(unit_order(request, Level(0)), answer)
+        return True
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         job = self._jobs.get(pipeline.id)
@@ -281,6 +294,13 @@ class _EndlessJob:
             job.count()
 
         once_there_is_room(run, _START_SECONDS, lambda: self._broken is None)
+
+
+def _in_order(pipeline: Pipeline, slots: Mapping[SlotIndex, Address]) -> tuple[Address, ...]:
+    """The addresses of the slots of a pipeline that are registered."""
+    return tuple(
+        slots[SlotIndex(slot)] for slot in range(pipeline.slots) if SlotIndex(slot) in slots
+    )
 
 
 def _decoded(reports: Mapping[int, bytearray]) -> list[StepOutcome] | StepBroken:

@@ -44,20 +44,16 @@ class Segments:
             both = np.sort((places.astype(np.int64) << bits) | np.arange(self.length))
             self._order = both & ((1 << bits) - 1)
             ordered = both >> bits
-        changes = np.flatnonzero(ordered[1:] != ordered[:-1])
-        self.starts = np.concatenate([[0], changes + 1]) if self.length else changes
+        (changes,) = (ordered[1:] != ordered[:-1]).nonzero()
+        bounds = np.empty(len(changes) + 2 if self.length else 1, np.intp)
+        bounds[0], bounds[1:-1], bounds[-1] = 0, changes + 1, self.length
+        self.starts: Places = bounds[:-1]
         """The start of each segment."""
+        self.ends: Places = bounds[1:] - 1
+        """The last position of each segment."""
+        self.lengths: Places = bounds[1:] - self.starts
         self.places: Places = ordered.take(self.starts)
         """The place of each segment."""
-
-    @property
-    def lengths(self) -> Places:
-        return np.diff(self.starts, append=self.length)
-
-    @property
-    def ends(self) -> Places:
-        """The last position of each segment."""
-        return self.starts + self.lengths - 1
 
     def ordered(self, values: Numbers) -> Numbers:
         """Values of records, ordered by segment."""

@@ -97,9 +97,13 @@ class AsyncWaitOperator(FunctionOperator):
                 timeout_seconds=self._timeout_seconds,
                 name=self._context.name,
                 user_code=self.user_code,
-                done=self._held.done,
+                done=self._done,
             )
         self._loop.call(function, *arguments)
+
+    def _done(self, request: Request) -> None:
+        self._held.done(request)
+        self._context.wake()
 
     def _restored(self, stored: StoredRequest | StoredWatermark) -> list[Held]:
         if isinstance(stored, StoredRequest):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from tidegate.connectors.sink import (
     WriterContext,
 )
 from tidegate.connectors.source import InputStatus, Poll, ReaderContext, Source, SourceReader
-from tidegate.core.errors import InternalError, TidegateError, shorten
+from tidegate.core.errors import InternalError, shorten
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import (
     NeededFiles,
@@ -102,6 +102,7 @@ class SourceOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._user_code = UserCode(context)
+        self._guard = self._user_code.guard(spares_ours=True)
         self._bytes_per_record: float | None = None
         self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
         self._copied: set[CheckpointId] = set()
@@ -110,7 +111,7 @@ class SourceOperator(Operator):
             self._time = EventTime(self.strategy, self.field, context, output)
             self._time.add()
             self._process_timed = guarded(self._stamp, context, output, self.position)
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._reader = self._create_reader(context)
             self._reader.open()
 
@@ -130,6 +131,7 @@ class SourceOperator(Operator):
             origin=context.origin_directory,
             retained_checkpoints=context.settings.get("execution.checkpointing.num-retained", 1),
             permit=context.permit,
+            wake=context.wake,
             has_event_time=self._time is not None,
         )
         if context.poison is not None:
@@ -149,7 +151,7 @@ class SourceOperator(Operator):
         before = self._time.ahead
         self._is_paused = not self._time.align(lowest)
         if self._time.ahead != before:
-            with _as_user_code(self._user_code):
+            with self._guard:
                 self._reader.pause(self._time.ahead)
 
     def aligned(self) -> tuple[str, int] | None:
@@ -163,7 +165,7 @@ class SourceOperator(Operator):
         if self._is_paused:
             status = InputStatus.NOTHING_AVAILABLE
         while status is InputStatus.MORE_AVAILABLE and records < max_records and size < max_bytes:
-            with _as_user_code(self._user_code):
+            with self._guard:
                 poll = self._reader.poll(self._how_many(max_records - records, max_bytes - size))
             status = poll.status
             if poll.batch is not None and len(poll.batch):
@@ -205,7 +207,7 @@ class SourceOperator(Operator):
             self._time.fire(now)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._reader.add_splits([_untimed(split) for split in splits])
             if self._time is None:
                 return
@@ -217,17 +219,24 @@ class SourceOperator(Operator):
                     self._time.add(key)
 
     def no_more_splits(self) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._reader.no_more_splits()
 
     def is_available(self) -> bool:
         if self._is_paused:
             return False
-        with _as_user_code(self._user_code):
+        with self._guard:
             return self._reader.is_available()
 
+    def available_in(self) -> float:
+        """In how many seconds it may be available, if it is not now; 0: unknown."""
+        if self._is_paused:
+            return math.inf  # until the next step
+        with self._guard:
+            return self._reader.available_in()
+
     def pending_records(self) -> int | None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             return self._reader.pending_records()
 
     def position(self) -> str | None:
@@ -242,7 +251,7 @@ class SourceOperator(Operator):
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         number = barrier.checkpoint_id
         files: NeededFiles | None = None
-        with _as_user_code(self._user_code):
+        with self._guard:
             if barrier.kind is BarrierKind.STOP:
                 self._halted_by = number
                 self._reader.halt()
@@ -277,12 +286,12 @@ class SourceOperator(Operator):
         splits = self._unconfirmed.get(checkpoint_id)
         self._forget(checkpoint_id)
         if splits is not None and not self._copied:
-            with _as_user_code(self._user_code):
+            with self._guard:
                 self._reader.notify_complete(checkpoint_id, splits)
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
         self._unconfirmed.pop(checkpoint_id, None)
-        with _as_user_code(self._user_code):
+        with self._guard:
             if checkpoint_id == self._halted_by:
                 self._halted_by = None
                 self._reader.go_on()
@@ -295,7 +304,7 @@ class SourceOperator(Operator):
 
     def close(self) -> None:
         if hasattr(self, "_reader"):
-            with _as_user_code(self._user_code):
+            with self._guard:
                 self._reader.close()
 
 
@@ -334,6 +343,7 @@ class SinkOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._user_code = UserCode(context)
+        self._guard = self._user_code.guard(spares_ours=True)
         self._is_checkpointed = context.is_checkpointed
         self._is_watched = context.poison is not None
         writer_context = WriterContext(
@@ -351,7 +361,7 @@ class SinkOperator(Operator):
             format=self.format,
             permit=context.permit,
         )
-        with _as_user_code(self._user_code):
+        with self._guard:
             if isinstance(self.sink, SupportsCommitter):
                 committer = self.sink.create_committer(writer_context)
                 self._commits = Commits(committer, writer_context)
@@ -362,15 +372,15 @@ class SinkOperator(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if self._is_watched and batch.format is not None:
             _ = batch.columns  # find records of the wrong type before any is written
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._writer.write(batch)
 
     def flush(self) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._writer.flush()
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._writer.snapshot(barrier.checkpoint_id)
             if self._commits is not None:
                 self._commits.prepared(barrier.checkpoint_id, self._prepared())
@@ -381,23 +391,23 @@ class SinkOperator(Operator):
         return self._writer.prepare_commit()
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             if self._commits is not None:
                 self._commits.complete(checkpoint_id)
             self._writer.notify_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._writer.notify_aborted(checkpoint_id)
 
     def finish(self, input_index: int = 0) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             self._writer.flush(end_of_input=True)
             if self._commits is not None and not self._is_checkpointed:
                 self._commits.at_once(self._prepared())
 
     def close(self) -> None:
-        with _as_user_code(self._user_code):
+        with self._guard:
             if hasattr(self, "_writer"):
                 self._writer.close()
             if self._commits is not None:
@@ -463,14 +473,3 @@ def size_of(batch: Batch) -> int:
     step = max(1, len(records) // _SAMPLE)
     sample = records[::step]
     return len(pickle.dumps(sample, pickle.HIGHEST_PROTOCOL)) * len(records) // len(sample)
-
-
-@contextmanager
-def _as_user_code(user_code: UserCode) -> Iterator[None]:
-    """Wrap errors of connectors, which may be the user's, unless they are Tidegate's own."""
-    try:
-        yield
-    except TidegateError:
-        raise
-    except USER_FAILURES as error:
-        raise user_code.failure(error) from None

@@ -7,6 +7,7 @@ are delivered first, then the function runs from its state, so that no record is
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import abstractmethod
 from collections import deque
@@ -15,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.durable.source import DurableReader, DurableSource, for_inner_reader
+from tidegate.connectors.durable.source import DurableReader, DurableSource
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.source import (
     Boundedness,
@@ -128,8 +129,9 @@ class DurableFunctionSource(DurableSource, FunctionSource):
     def create_function_reader(
         self, context: ReaderContext, operator: OperatorContext
     ) -> SourceReader:
-        inner = self.source.create_function_reader(for_inner_reader(context), operator)
-        return DurableReader(inner, context)
+        return DurableReader(
+            lambda inner: self.source.create_function_reader(inner, operator), context
+        )
 
 
 class _Canceled(BaseException):
@@ -143,8 +145,9 @@ class _Mailing(SourceFunction.SourceContext):
     function that waited for room would never release it.
     """
 
-    def __init__(self, private: Callable[[Any], Any]) -> None:
+    def __init__(self, private: Callable[[Any], Any], wake: Callable[[], None]) -> None:
         self._private = private
+        self._wake = wake
         self._items: deque[_Emitted] = deque()
         self._has_room = threading.Condition()
         self.is_canceled = False
@@ -171,6 +174,7 @@ class _Mailing(SourceFunction.SourceContext):
         if self.is_canceled:
             raise _Canceled
         self._items.append(item)
+        self._wake()
 
     def _may_go_on(self) -> bool:
         has_room = len(self._items) < _QUEUED_RECORDS
@@ -210,7 +214,7 @@ class SourceFunctionReader(FunctionReader):
         self._context = context
         self._operator = operator
         self._user_code = UserCode(operator)
-        self._mailing = _Mailing(self._user_code.private)
+        self._mailing = _Mailing(self._user_code.private, context.wake)
         self._thread: threading.Thread | None = None
         self._has_run = False
         """Whether it has the split: only one subtask does."""
@@ -261,6 +265,7 @@ class SourceFunctionReader(FunctionReader):
             self._failure = error
         finally:
             self._ended.set()
+            self._context.wake()
 
     def poll(self, max_records: int) -> Poll:
         ended = self._ended.is_set() or (not self._has_run and self._no_more)
@@ -284,6 +289,9 @@ class SourceFunctionReader(FunctionReader):
         if not self._has_run:
             return self._no_more
         return len(self._mailing) > 0 or self._ended.is_set()
+
+    def available_in(self) -> float:
+        return math.inf
 
     def snapshot_at(self, barrier: Barrier) -> list[FunctionRun]:
         if not isinstance(self._function, CheckpointedFunction):

@@ -68,7 +68,7 @@ _NO_ROWS: Final = np.empty(0, np.intp)
 def _words_of_bytes(column: pa.Array[Any]) -> KeyWords:
     words = _pairs(column.cast(pa.binary_view()))
     lengths = words.view(np.uint32)[:, 0]
-    long_rows = np.flatnonzero(lengths > _INLINE_BYTES)
+    long_rows = (lengths > _INLINE_BYTES).nonzero()[0]
     if len(long_rows):
         # For a long value, the second word is an address, which is unrelated to the key.
         words = words.copy()

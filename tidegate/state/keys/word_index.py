@@ -65,7 +65,7 @@ class WordIndex:
             at_empty = found == _EMPTY
             cells = (cells + ~at_empty) & (len(self._cells) - 1)
             if at_empty.any():
-                winners = self._claim(np.flatnonzero(at_empty), cells)
+                winners = self._claim(at_empty.nonzero()[0], cells)
                 added.append(rows.take(winners))
                 if self._add(self._take(words, winners), cells.take(winners)):
                     cells = self._home(words)
@@ -131,7 +131,8 @@ class WordIndex:
         missed = places == _EMPTY
         for column in range(self._width):
             missed |= wrong[:, column]
-        return np.flatnonzero(missed)
+        rows: Places = missed.nonzero()[0]
+        return rows
 
     def _take(self, words: Words, rows: Places) -> Words:
         """The rows of these numbers; any row for a negative number."""

@@ -1,5 +1,6 @@
 """A log before a source that cannot replay: what is in it comes exactly once, in order."""
 
+import math
 import threading
 from collections import deque
 from dataclasses import replace
@@ -496,6 +497,37 @@ def test_a_push_returns_when_the_record_is_in_the_log(tmp_path, log):
         office.emit("d")
 
 
+def test_the_log_is_asleep_until_a_push_a_stop_or_its_end(tmp_path, log, monkeypatch):
+    monkeypatch.setattr(durable_intake, "_LONGEST_SLEEP", 3600.0)
+    real, sleeps = durable_intake.Intake._quiet_seconds, []
+
+    def quiet_seconds(intake):
+        sleeps.append(real(intake))
+        return sleeps[-1]
+
+    monkeypatch.setattr(durable_intake.Intake, "_quiet_seconds", quiet_seconds)
+    office = Office()
+    reading = Reading(tmp_path, CallbackSource(office.subscribe), fresh=("subscription",))
+    wait_until(lambda: office.emit)
+
+    def push(record):
+        wait_until(lambda: sleeps and sleeps.pop() == 3600.0)
+        pushing = threading.Thread(target=office.emit, args=(record,), daemon=True)
+        pushing.start()
+        return pushing
+
+    push("a").join(20)
+    assert log.numbers() == [0]
+    reading.reader.halt()
+    waiting = push("b")
+    wait_until(lambda: sleeps)
+    reading.reader.go_on()
+    waiting.join(20)
+    assert log.numbers() == [0, 1]
+    reading.crash()
+    assert not reading.reader._intake._thread.is_alive()
+
+
 def test_pushes_of_many_threads_share_segments(tmp_path, log):
     office = Office()
     reading = Reading(tmp_path, CallbackSource(office.subscribe), fresh=("subscription",))
@@ -544,6 +576,59 @@ def test_without_a_log_a_push_returns_when_the_record_is_queued():
     assert reader.poll(10).status is InputStatus.END_OF_INPUT
     assert reader.snapshot() == []
     reader.close()
+
+
+class Bell:
+    """What a reader had to offer when it called `wake`."""
+
+    def __init__(self):
+        self.reader = None
+        self.rings = []
+
+    def ring(self):
+        self.rings.append(self.reader is not None and self.reader.is_available())
+
+
+def test_a_push_the_end_and_a_failure_wake_the_slot():
+    office, bell = Office(), Bell()
+    context = context_of(None, source := CallbackSource(office.subscribe), wake=bell.ring)
+    bell.reader = reader = source.create_reader(context)
+    reader.add_splits(["subscription"])
+    wait_until(lambda: office.emit)
+    assert (reader.available_in(), bell.rings) == (math.inf, [])
+    office.emit("a")
+    assert bell.rings == [True]
+    reader.poll(10)
+    office.emit.end()
+    assert bell.rings == [True, True]
+
+    def fail(emit):
+        raise OSError("no such office")
+
+    bell.reader = CallbackSource(fail).create_reader(context)
+    bell.reader.add_splits(["subscription"])
+    wait_until(lambda: bell.rings == [True] * 3)
+
+
+def test_what_was_logged_the_end_and_a_failure_wake_the_slot(tmp_path):
+    source, bell = Fleeting(), Bell()
+    reading = Reading(tmp_path / "1", source, wake=bell.ring)
+    bell.reader = reading.reader
+    assert reading.reader.available_in() == math.inf
+    source.pushed.append("a")
+    wait_until(lambda: bell.rings[-1:] == [True])
+    assert reading.take(1) == ["a"]
+    bell.rings.clear()
+    source.is_over = True
+    wait_until(lambda: bell.rings[-1:] == [True])
+    reading.crash()
+
+    source, bell = Fleeting(), Bell()
+    reading = Reading(tmp_path / "2", source, wake=bell.ring)
+    bell.reader = reading.reader
+    source.failure = OSError("unplugged")
+    wait_until(lambda: bell.rings[-1:] == [True])
+    reading.crash()
 
 
 def test_a_subscription_that_fails_fails_the_reader():

@@ -83,8 +83,10 @@ def test_a_result_makes_a_step_due():
     with OperatorHarness(operator(Gated())) as harness:
         harness.process([1])
         assert harness.operator.next_timer() is None
+        assert harness.wakes == 0
         gates[1] = True
-        wait_until(lambda: harness.operator.next_timer() is not None)
+        wait_until(lambda: harness.wakes == 1)
+        assert harness.operator.next_timer() is not None
         harness.advance(0)
         assert harness.output == [10]
         assert harness.operator.next_timer() is None

@@ -1,5 +1,6 @@
 """Source functions over checkpoints: the function is ahead, and nothing is lost or repeated."""
 
+import math
 import pickle
 import threading
 
@@ -192,6 +193,13 @@ def test_a_function_without_state_starts_fresh():
         restored.operator.no_more_splits()
         drain(restored)
         assert restored.output == [0, 1, 2, 3, 4]
+
+
+def test_records_and_the_end_of_a_function_wake_the_slot():
+    with harness_of(Plain()) as harness:
+        harness.operator._reader._thread.join()
+        assert harness.operator.available_in() == math.inf
+        assert harness.wakes == 6
 
 
 class Failing(Plain):
