@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tidegate.connectors.source import InputStatus
 from tidegate.core.ids import CheckpointId
-from tidegate.protocol.messages import SlotReport
+from tidegate.protocol.messages import SlotReport, SourceReport
 from tidegate.protocol.region import RunStep
 from tidegate.stream.elements import Barrier
 
@@ -129,14 +129,20 @@ class NextStep:
         reports = list(reports)
         may_read = room_of(reports) != 0
         for report in reports:
-            for source in report.sources.values() if may_read else ():
-                if source.status is InputStatus.MORE_AVAILABLE:
-                    due.append(0.0)
-                elif source.status is InputStatus.NOTHING_AVAILABLE and source.records:
-                    self.wake()  # more input is likely
+            statuses = [source.status for source in report.sources.values()]
+            if may_read and InputStatus.MORE_AVAILABLE in statuses:
+                due.append(0.0)
+            if likely_has_more(report.sources.values()):
+                self.wake()
             if report.timer_in is not None:
                 due.append(now + report.timer_in)
         self.due = min(due, default=None)
+
+
+def likely_has_more(sources: Iterable[SourceReport]) -> bool:
+    """Whether a source has read all its input, but some: another step follows without a request."""
+    nothing = InputStatus.NOTHING_AVAILABLE
+    return any(source.status is nothing and source.records for source in sources)
 
 
 def room_of(reports: Iterable[SlotReport]) -> int | None:
@@ -165,9 +171,12 @@ class StepCaller:
         aborted, self._aborted = self._aborted, []
         return aborted
 
-    def ran(self) -> None:
-        """Note that the slot ran its part of a level: anything new needs another step."""
-        self._has_called = False
+    def ran(self, sources: Iterable[SourceReport] = ()) -> None:
+        """Note that the slot ran its part of a level: anything new needs another step.
+
+        `sources`: what the slot has read in this step.
+        """
+        self._has_called = likely_has_more(sources)
         self._looks = 0
 
     def calls(self, is_available: Callable[[], bool]) -> bool:

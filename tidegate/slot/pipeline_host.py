@@ -343,7 +343,7 @@ class PipelineHost:
             with thread_named(subtask.name):
                 self._run_subtask(subtask, request, arrived.get(vertex.id, {}), now)
             subtask.worked += time.monotonic() - began
-        self.caller.ran()
+        self.caller.ran(self._sources.values())
         self._has_uncounted = True
         self.send_counts_when_due()
         packets = tuple(self._outbox.take_packets())

@@ -91,8 +91,8 @@ def test_steps_do_not_become_longer_than_two_seconds(size):
     assert settled(size, fixed=1.0, rate=100_000) == pytest.approx(2.0, rel=0.1)
 
 
-def report(*statuses, timer=None, room=None):
-    sources = {i: SourceReport(0, status, None) for i, status in enumerate(statuses)}
+def report(*statuses, timer=None, room=None, records=0):
+    sources = {i: SourceReport(records, status, None) for i, status in enumerate(statuses)}
     return SlotReport(slot=0, sources=sources, timer_in=timer, room=room)
 
 
@@ -247,6 +247,25 @@ def test_a_slot_calls_for_a_step_once(caller):
     assert caller.calls(always)
     assert not caller.calls(always)
     caller.ran()
+    assert caller.calls(always)
+
+
+@pytest.mark.parametrize("room", [None, 0])
+@pytest.mark.parametrize("records", [0, 1])
+@pytest.mark.parametrize("status", InputStatus)
+def test_a_slot_that_does_not_call_is_stepped_nevertheless(caller, next_step, status, records, room):
+    read = report(status, records=records, room=room)
+    caller.ran(read.sources.values())
+    next_step.begin(step(1))
+    next_step.through([read], now=100.0, discovery_seconds=None)
+    if not caller.calls(always):
+        assert next_step.seconds_left(100.0, 0.0) == 0.0
+
+
+def test_a_slot_does_not_call_if_it_has_read_all_there_was(caller):
+    caller.ran(report(InputStatus.NOTHING_AVAILABLE, records=1).sources.values())
+    assert not caller.calls(always)
+    caller.ran(report(InputStatus.NOTHING_AVAILABLE).sources.values())
     assert caller.calls(always)
 
 

@@ -516,9 +516,21 @@ def test_an_idle_slot_calls_once_when_there_is_input(slot):
     slot.step(2)
     batch = slot.says((Collected, Wake))
     assert [b.records for b in decode(batch.payload, None)] == [["drop"]]
+    slot.step(3)
     Dripping.waiting.put("drip")
     assert slot.says(Wake) == Wake(0)
-    slot.step(3)
+    slot.step(4)
+
+
+def test_a_slot_that_has_read_something_does_not_call_as_another_step_follows(slot):
+    Dripping.waiting.put("drop")
+    slot.deployed(graph_of(collected(read(Dripping())))).step(1)
+    Dripping.waiting.put("drip")
+    hosted = slot.host._pipelines[0]
+    hosted.mailbox.post(hosted._look)
+    slot.has_settled().step(2)
+    said = [slot.says((Collected, Wake)) for _ in range(2)]
+    assert [type(message) for message in said] == [Collected, Collected]
 
 
 def test_printed_lines_reach_the_driver_before_the_answer(slot):
@@ -585,10 +597,11 @@ def ring(slot, monkeypatch):
 
 
 def test_a_slot_that_sleeps_is_woken_by_its_source(slot, ring):
-    for step in (2, 3):
+    for step in (2, 4):
         ring()
         assert slot.says(Wake) == Wake(0)
         slot.step(step)
+        slot.step(step + 1)
         batch = slot.says(Collected)
         assert [b.records for b in decode(batch.payload, None)] == [["drop"]]
         wait_until(lambda: slot.host._pipelines[0]._is_asleep)
