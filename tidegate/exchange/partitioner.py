@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import assert_never
 
 import numpy as np
@@ -109,15 +110,12 @@ class _RoundRobin(StreamPartitioner):
 
     def split(self, batch: Batch) -> Iterable[Share]:
         count, width = len(batch), len(self._targets)
-        shares = [
-            (
-                self._targets[(self._next + i) % width],
-                batch.take(np.arange(i, count, width, dtype=np.intp)),
-            )
+        indices = {
+            self._targets[(self._next + i) % width]: np.arange(i, count, width, dtype=np.intp)
             for i in range(min(width, count))
-        ]
+        }
         self._next = (self._next + count) % width
-        return shares
+        return _shares(batch, indices)
 
 
 class _ByTargets(StreamPartitioner):
@@ -131,14 +129,23 @@ class _ByTargets(StreamPartitioner):
 
     def split(self, batch: Batch) -> Iterable[Share]:
         targets = self._target_of(batch)
-        shares = []
-        for target in range(self._targets):
-            (indices,) = (targets == target).nonzero()
-            if len(indices) == len(batch):
-                return ((target, batch),)
-            if len(indices):
-                shares.append((target, batch.take(indices)))
-        return shares
+        return _shares(batch, {i: (targets == i).nonzero()[0] for i in range(self._targets)})
+
+
+def _shares(batch: Batch, indices: Mapping[int, npt.NDArray[np.intp]]) -> Iterable[Share]:
+    """The records at these indices for each target.
+
+    They are taken at once and then cut: taking has a high fixed cost.
+    """
+    shares = [(target, chosen) for target, chosen in indices.items() if len(chosen)]
+    if len(shares) < 2:
+        return [(target, batch) for target, _ in shares]
+    taken = batch.take(np.concatenate([chosen for _, chosen in shares]))
+    ends = accumulate(len(chosen) for _, chosen in shares)
+    return [
+        (target, taken.slice(end - len(chosen), end))
+        for (target, chosen), end in zip(shares, ends, strict=True)
+    ]
 
 
 class _Random(_ByTargets):

@@ -253,7 +253,9 @@ def test_a_slot_calls_for_a_step_once(caller):
 @pytest.mark.parametrize("room", [None, 0])
 @pytest.mark.parametrize("records", [0, 1])
 @pytest.mark.parametrize("status", InputStatus)
-def test_a_slot_that_does_not_call_is_stepped_nevertheless(caller, next_step, status, records, room):
+def test_a_slot_that_does_not_call_is_stepped_all_the_same(
+    caller, next_step, status, records, room
+):
     read = report(status, records=records, room=room)
     caller.ran(read.sources.values())
     next_step.begin(step(1))

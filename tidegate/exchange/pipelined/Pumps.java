@@ -544,17 +544,30 @@ public final class Pumps {
         @Override
         public <T> T readObject(ClassTag<T> type) {
           try {
-            byte[] frame = new byte[in.readInt()];
+            int first = in.read();
+            if (first < 0) {
+              throw new EndOfFrames();
+            }
+            byte[] frame =
+                new byte[(first << 24) | (in.readUnsignedByte() << 16) | in.readUnsignedShort()];
             in.readFully(frame);
             return (T) frame;
           } catch (IOException endOrFailure) {
-            throw raise(endOrFailure); // an EOFException is the end of the stream
+            throw raise(endOrFailure);
           }
         }
 
         @Override
         public void close() {}
       };
+    }
+  }
+
+  /** What Spark expects at the end of every packet; a stack trace would cost more than the packet. */
+  private static final class EndOfFrames extends EOFException {
+    @Override
+    public Throwable fillInStackTrace() {
+      return this;
     }
   }
 
