@@ -116,6 +116,7 @@ LIMIT_GOALS: Sequence[LimitGoal] = (
     LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 1 / 5, "x", than="pyflink"),
     LimitGoal(Case(Workload.INCREMENTAL, MANY), "written_over_full", 0.1, "x"),
     LimitGoal(Case(Workload.PACE, FEW), "idle_percent", 2, "% of a core"),
+    LimitGoal(Case(Workload.PACE, FEW), "idle_polled_percent", 2, "% of a core"),
     LimitGoal(Case(Workload.PACE, FEW), "transport_percent", 20, "% of a core"),
     LimitGoal(Case(Workload.GRAPHS, FEW), "operators_s", 10, "s"),
     LimitGoal(Case(Workload.GRAPHS, FEW), "pipelines_s", 10, "s"),

@@ -18,6 +18,7 @@ from benchmarks.peers.protocol import Order, Result, leave, report
 from benchmarks.peers.tidegate_peer import end, environment, start
 from benchmarks.peers.tidegate_program import PAIR, Records, TallySink
 from tidegate.connectors.datagen import DataGeneratorSource
+from tidegate.connectors.source import ReaderContext, SourceReader
 
 NEVER = 1e-9
 """Records per second."""
@@ -26,10 +27,12 @@ NEVER = 1e-9
 def main() -> None:
     order = Order.from_arguments()
     plain = replace(order, options={"checkpoints": False})
+    usage(plain, order.rate)  # for the JVM, which would compile most of its code meanwhile
     idle = usage(plain, NEVER)
     busy = usage(plain, order.rate)
     measures = {
         "idle_percent": idle.percent,
+        "idle_polled_percent": usage(plain, NEVER, Polled).percent,
         "idle_with_checkpoints_percent": usage(order, NEVER).percent,
         "transport_percent": busy.percent - idle.percent,
         "steps_per_second": busy.steps,
@@ -55,9 +58,20 @@ class Usage(NamedTuple):
     records: float
 
 
-def usage(order: Order, rate: float) -> Usage:
+class Polled(DataGeneratorSource):
+    """Does not know when it has the next record, like Kafka and sockets."""
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        reader = super().create_reader(context)
+        reader.available_in = lambda: 0.0  # type: ignore[method-assign]
+        return reader
+
+
+def usage(
+    order: Order, rate: float, kind: type[DataGeneratorSource] = DataGeneratorSource
+) -> Usage:
     env = environment(order)
-    source = DataGeneratorSource(Records(order.keys), type_info=PAIR, rate=rate, columnar=True)
+    source = kind(Records(order.keys), type_info=PAIR, rate=rate, columnar=True)
     records = env.from_source(source, source_name="records")
     records.key_by(lambda pair: pair[0]).sum(1).sink_to(TallySink())
     job = start(env)

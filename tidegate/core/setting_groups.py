@@ -258,7 +258,7 @@ class EngineSettings:
     latency_target: timedelta = option(
         "tidegate.step.latency-target",
         duration(),
-        timedelta(milliseconds=5),
+        timedelta(milliseconds=50),
         "Longest time that a record waits for a step to begin while sources deliver less than a "
         "slice. A shorter time costs more CPU. Sources that fill their slices are read without "
         "a pause.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 
 from tidegate.connectors.source import InputStatus
 from tidegate.core.ids import CheckpointId
@@ -17,10 +18,10 @@ _FASTEST_SHRINKING = 0.25
 _FIXED_COST_SHARE = 0.25
 _FORGETTING = 1.2
 _LONGEST_STEP = 2.0
-IDLE_SECONDS = 0.01
-"""How often a slot looks for work that it cannot foresee."""
-LONG_IDLE_SECONDS = 0.03
-"""The same after `LONG_IDLE_LOOKS` looks that found none."""
+_SHORTEST_LOOK = 0.001
+LONGEST_LOOK = 0.01
+LONG_IDLE_FACTOR = 5
+"""By how much a slot looks less often after `LONG_IDLE_LOOKS` looks that found no work."""
 LONG_IDLE_LOOKS = 100
 LONGEST_SLEEP = 1.0
 """Work that cannot come before is looked for nevertheless: clocks are set, and code has faults."""
@@ -150,14 +151,21 @@ def room_of(reports: Iterable[SlotReport]) -> int | None:
     return min((report.room for report in reports if report.room is not None), default=None)
 
 
+def look_seconds(latency_target: timedelta) -> float:
+    """How often a slot looks for work that it cannot foresee, so that no record waits longer."""
+    return min(max(latency_target.total_seconds(), _SHORTEST_LOOK), LONGEST_LOOK)
+
+
 class StepCaller:
     """Requests the next step of a pipeline on behalf of one slot, once per step.
 
     Aborted checkpoints wait for a step, so that the records they release travel through its levels
-    in order. A new deployment is stepped without a request.
+    in order. A new deployment is stepped without a request. `look_seconds` is how often the slot
+    looks for work that it cannot foresee.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, look_seconds: float = LONGEST_LOOK) -> None:
+        self._look_seconds = look_seconds
         self._aborted: list[CheckpointId] = []
         self._has_called = True
         self._looks = 0
@@ -194,6 +202,7 @@ class StepCaller:
 
     def next_look(self, work_in: Iterable[float]) -> float:
         """In how many seconds to look again, if work may come in any of so many; 0: unknown."""
-        unknown = LONG_IDLE_SECONDS if self._looks > LONG_IDLE_LOOKS else IDLE_SECONDS
-        waits = [max(seconds, IDLE_SECONDS) if seconds > 0 else unknown for seconds in work_in]
+        look = self._look_seconds
+        unknown = LONG_IDLE_FACTOR * look if self._looks > LONG_IDLE_LOOKS else look
+        waits = [max(seconds, look) if seconds > 0 else unknown for seconds in work_in]
         return min([*waits, LONGEST_SLEEP])

@@ -49,7 +49,7 @@ from tidegate.protocol.messages import (
     SubtaskFailure,
     UserCounts,
 )
-from tidegate.protocol.pacing import StepCaller
+from tidegate.protocol.pacing import LONGEST_LOOK, StepCaller
 from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.function_logs import thread_named
@@ -98,6 +98,8 @@ class HostServices:
     workers: Workers = field(default_factory=Threads)
     wake: Callable[[], None] = lambda: None
     """Has the mailbox look for work; called by any thread."""
+    look_seconds: float = LONGEST_LOOK
+    """How often to look for work that cannot be foreseen."""
 
 
 class PipelineHost:
@@ -146,7 +148,7 @@ class PipelineHost:
         )
         self._origin = None if location is None else home_of(location.job_directory, location.name)
         """The directory with the restored files of operators."""
-        self.caller = StepCaller()
+        self.caller = StepCaller(services.look_seconds)
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}

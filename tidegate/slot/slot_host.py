@@ -48,7 +48,7 @@ from tidegate.protocol.messages import (
     Undeployed,
     Wake,
 )
-from tidegate.protocol.pacing import IDLE_SECONDS, LONGEST_SLEEP
+from tidegate.protocol.pacing import LONGEST_SLEEP, look_seconds
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.slot_machine import SlotMachine
 from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
@@ -274,6 +274,7 @@ class _Hosted:
             permit=slot.permit,
             workers=slot.workers,
             wake=self._wake,
+            look_seconds=look_seconds(package.settings["tidegate.step.latency-target"]),
         )
         self._is_asleep = False
         """Whether somebody must wake the mailbox if work comes before its next look."""
@@ -283,7 +284,7 @@ class _Hosted:
         self._watch: Alarm | None = None
         """Runs until the mailbox has processed the last attempt."""
         self.mailbox = slot.workers.start(
-            f"tidegate-pipeline-{pipeline}", self._look_around, IDLE_SECONDS
+            f"tidegate-pipeline-{pipeline}", self._look_around, self._services.look_seconds
         )
 
     def deploy(self, order: Deploy, watch: Alarm) -> None:

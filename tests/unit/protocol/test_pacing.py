@@ -5,9 +5,9 @@ import pytest
 from tidegate.connectors.source import InputStatus
 from tidegate.protocol.messages import SlotReport, SourceReport
 from tidegate.protocol.pacing import (
-    IDLE_SECONDS,
+    LONG_IDLE_FACTOR,
     LONG_IDLE_LOOKS,
-    LONG_IDLE_SECONDS,
+    LONGEST_LOOK,
     LONGEST_SLEEP,
     NextStep,
     SliceSize,
@@ -295,7 +295,7 @@ def test_a_slot_sleeps_until_work_may_come(caller):
 
 
 def test_a_slot_does_not_look_more_often_for_work_that_it_foresees(caller):
-    assert caller.next_look([IDLE_SECONDS / 10]) == IDLE_SECONDS
+    assert caller.next_look([LONGEST_LOOK / 10]) == LONGEST_LOOK
 
 
 @pytest.mark.parametrize("work_in", [[], [math.inf], [3600.0]])
@@ -304,10 +304,10 @@ def test_a_slot_looks_once_in_a_while_even_if_no_work_can_come(caller, work_in):
 
 
 def test_a_slot_looks_less_often_for_unforeseen_work_if_it_has_found_none_for_long(caller):
-    assert caller.next_look([0.0, math.inf]) == IDLE_SECONDS
+    assert caller.next_look([0.0, math.inf]) == LONGEST_LOOK
     for _ in range(LONG_IDLE_LOOKS + 1):
         caller.calls(never)
-    assert caller.next_look([0.0, math.inf]) == LONG_IDLE_SECONDS
-    assert caller.next_look([0.0, IDLE_SECONDS]) == IDLE_SECONDS, "a timer is not late for it"
+    assert caller.next_look([0.0, math.inf]) == LONG_IDLE_FACTOR * LONGEST_LOOK
+    assert caller.next_look([0.0, LONGEST_LOOK]) == LONGEST_LOOK, "a timer is not late for it"
     caller.ran()
-    assert caller.next_look([0.0, math.inf]) == IDLE_SECONDS
+    assert caller.next_look([0.0, math.inf]) == LONGEST_LOOK

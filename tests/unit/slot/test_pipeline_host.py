@@ -18,7 +18,7 @@ from tidegate.graph.partitioning import Broadcast, Global, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
 from tidegate.protocol.messages import RestoreOrder, SnapshotSettings
-from tidegate.protocol.pacing import IDLE_SECONDS, LONGEST_SLEEP
+from tidegate.protocol.pacing import LONGEST_LOOK, LONGEST_SLEEP
 from tidegate.protocol.packet import FailureMark
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.protocol.units import UnitKey, in_order
@@ -383,7 +383,7 @@ def test_a_slot_looks_again_when_its_next_timer_is_due(pipeline, monkeypatch):
     subject.step(1)
     (host,) = subject.hosts
     subject.outside.clock.advance(2.0)
-    assert host.next_look() == IDLE_SECONDS, "a test may move the clock at any time"
+    assert host.next_look() == LONGEST_LOOK, "a test may move the clock at any time"
     monkeypatch.setattr(ManualClock, "sleep_for", lambda clock, seconds: seconds)
     assert host.next_look() == 0.5
 
@@ -395,7 +395,7 @@ def test_a_slot_looks_again_when_its_metrics_are_due(pipeline, monkeypatch):
     (host,) = subject.hosts
     assert host.next_look() == LONGEST_SLEEP
     monkeypatch.setattr(pipeline_host, "_COUNTING_SECONDS", 0.0)
-    assert host.next_look() == IDLE_SECONDS
+    assert host.next_look() == LONGEST_LOOK
     host.send_counts_when_due()
     assert host.next_look() == LONGEST_SLEEP
 
@@ -405,9 +405,9 @@ def test_a_slot_does_not_look_for_work_that_a_step_will_find(pipeline):
     subject.step(1)
     (host,) = subject.hosts
     host.send_counts_when_due()
-    assert host.next_look() == IDLE_SECONDS
+    assert host.next_look() == LONGEST_LOOK
     assert host.caller.calls(lambda: True)
-    assert host.next_look() > IDLE_SECONDS
+    assert host.next_look() > LONGEST_LOOK
 
 
 def test_only_the_last_level_reports(pipeline):

@@ -58,9 +58,9 @@ from tidegate.protocol.messages import (
     Wake,
 )
 from tidegate.protocol.pacing import (
-    IDLE_SECONDS,
+    LONG_IDLE_FACTOR,
     LONG_IDLE_LOOKS,
-    LONG_IDLE_SECONDS,
+    LONGEST_LOOK,
     LONGEST_SLEEP,
 )
 from tidegate.protocol.units import Stale, UnitKey
@@ -562,7 +562,7 @@ def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
     slot.has_settled()
     for found in pauses:
         assert found == sorted(found)
-        assert (found[0], found[-1]) == (IDLE_SECONDS, LONG_IDLE_SECONDS)
+        assert (found[0], found[-1]) == (LONGEST_LOOK, LONG_IDLE_FACTOR * LONGEST_LOOK)
 
 
 class Ringing(Dripping):
