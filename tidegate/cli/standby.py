@@ -39,6 +39,9 @@ class Standby:
             argv = [sys.executable, *_INTERPRETER, __name__, str(reading)]
             try:
                 process = subprocess.Popen(argv, pass_fds=(reading,), start_new_session=True)
+            except BaseException:
+                os.close(writing)
+                raise
             finally:
                 os.close(reading)
             self._waiting = process, writing

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import FrameType
 
@@ -140,8 +141,9 @@ def _wait(process: subprocess.Popen[bytes], standby: Standby) -> int:
     try:
         return process.wait(_SETTLED_SECONDS)
     except subprocess.TimeoutExpired:
-        standby.prepare()
-        import_module("tidegate.checkpoint.locate")  # for `restart_path`
+        with suppress(Exception):  # it would only be quicker: the driver must not be left alone
+            standby.prepare()
+            import_module("tidegate.checkpoint.locate")  # for `restart_path`
         return process.wait()
 
 

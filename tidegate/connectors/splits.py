@@ -144,7 +144,8 @@ class SequentialReader(SourceReader):
         return self.has_splits or self._no_more
 
     def available_in(self) -> float:
-        return math.inf
+        """With splits, it is available, unless a subclass knows better: ask that one."""
+        return 0.0 if self.has_splits else math.inf
 
     def snapshot(self) -> list[Any]:
         current = [] if self._cursor is None else [self._cursor.position()]

@@ -191,7 +191,8 @@ class Connection:
     def close(self) -> None:
         """Close both directions; a thread waiting in `receive` gets LineClosed."""
         self.hang_up()
-        self._socket.close()
+        with self._sending:  # who sends now must not get into a line with the same descriptor
+            self._socket.close()
 
     def hang_up(self) -> None:
         """Shut down both directions, but leave the socket to the thread that reads it.

@@ -57,6 +57,14 @@ def test_it_runs_only_commands_of_its_own(standby):
     assert not waiting()
 
 
+def test_a_process_that_cannot_be_started_leaves_nothing(standby, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    before = psutil.Process().num_fds()
+    with pytest.raises(FileNotFoundError):
+        standby.prepare()
+    assert psutil.Process().num_fds() == before
+
+
 def test_it_ends_when_it_is_no_longer_needed(standby):
     standby.prepare()
     standby.dismiss()

@@ -1,5 +1,6 @@
 """`tidegate run --supervise` and `--detached`, on programs without Spark."""
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from tests.programs import wait_until
 from tidegate.cli import supervision
 from tidegate.cli.detached import warn_of_namesakes
 from tidegate.cli.main import app
+from tidegate.cli.standby import Standby
 from tidegate.cli.supervision import restart_path, supervise
 from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord, Registration, known_jobs
 
@@ -119,6 +121,27 @@ def test_a_driver_that_ran_for_a_while_has_a_successor_that_waits(tmp_path, monk
 
     assert supervise(argv, None) == 0
     assert told.read_text().splitlines() == ["tidegate given", "tidegate.cli.standby given"]
+
+
+def test_a_driver_is_supervised_even_if_nothing_can_be_prepared(tmp_path, quickly, monkeypatch):
+    """The limit of processes or descriptors may be reached while it runs."""
+    monkeypatch.setattr(supervision, "_SETTLED_SECONDS", 0.01)
+    ended = tmp_path / "ended"
+    program = script(
+        tmp_path,
+        "import pathlib, sys, time\n"
+        "ended, was_started = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1]).exists()\n"
+        "time.sleep(0.5)\n"
+        "ended.write_text('')\n"
+        "sys.exit(0 if was_started else 7)\n",
+    )
+
+    def fail(self):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(Standby, "prepare", fail)
+    assert supervise(lambda path: [*program, str(ended)], None) == 0
+    assert ended.exists()
 
 
 def test_a_job_that_has_finished_does_not_run_again_when_its_driver_dies(

@@ -62,3 +62,15 @@ def test_a_reader_without_splits_needs_not_be_asked_until_it_gets_some():
     reader = SequentialReader(lambda split: None)
     assert not reader.is_available()
     assert reader.available_in() == math.inf
+
+
+def test_a_reader_that_waits_for_the_input_of_a_split_is_asked_often():
+    """Readers of users that extend this one may know when they have input, but not in advance."""
+
+    class Waiting(SequentialReader):
+        def is_available(self):
+            return False
+
+    reader = Waiting(lambda split: None)
+    reader.add_splits(["a split"])
+    assert reader.available_in() == 0.0

@@ -233,6 +233,34 @@ def test_closing_a_line_wakes_who_waits_on_it(pair):
     assert ended == [True]
 
 
+def test_a_line_is_closed_after_those_who_send_have_let_go_of_it():
+    """Otherwise, they might send to another line that gets the same file descriptor."""
+    is_sending, is_shut = threading.Event(), threading.Event()
+    events = []
+
+    class Socket:
+        family = socket.AF_UNIX
+
+        def sendall(self, data):
+            is_sending.set()
+            is_shut.wait(120)
+            events.append("sent")
+
+        def shutdown(self, how):
+            is_shut.set()
+
+        def close(self):
+            events.append("closed")
+
+    line = Connection(Socket())
+    sender = threading.Thread(target=line.send, args=(1, b"x"))
+    sender.start()
+    is_sending.wait(120)
+    line.close()
+    sender.join(120)
+    assert events == ["sent", "closed"]
+
+
 def test_nobody_at_the_address_is_line_closed(path):
     with pytest.raises(LineClosed, match=f"cannot reach {path} or 127"):
         dial(Address("127.0.0.1", 1, path, this_machine()), SECRET)
