@@ -107,7 +107,7 @@ class _LinesOfJob:
         self._job = attendance
         self._driver = driver
         self._run_unit = run_unit
-        self._sender = _Sender(workers, f"tidegate-send-{attendance.pipeline}", self._break)
+        self._sender = Sender(workers, f"tidegate-send-{attendance.pipeline}", self._break)
         self._pumps = Pumps(attendance.levels)
         self._connections: dict[Level, Connection] = {}
         self._arrivals = [Arrivals(attendance.slots) for _ in range(attendance.levels)]
@@ -154,9 +154,8 @@ class _LinesOfJob:
         with self._lock:
             self._pumps.end()
             first = self._connections.get(Level(0))
-        if first is not None:  # it may have stopped: a newer job must not wait for it
-            self._sender.send(first, 0, partial(_end, first))
-        self._sender.end()
+        # The pump may have stopped: a newer job must not wait for it.
+        self._sender.end(first, lambda: None if first is None else _end(first))
 
     def _break(self) -> None:
         if self._pumps.needs_all_pumps:
@@ -233,11 +232,12 @@ class _LinesOfJob:
             self._connections[key.level].send(Frame.CARGO, _TARGET.pack(target), *parts)
 
 
-class _Sender:
+class Sender:
     """Sends in order, without keeping the caller waiting for the other end of a line.
 
     A line that has ended belongs to a job that broke: the driver repeats the step. Any other
-    failure breaks the job.
+    failure breaks the job. Either way nothing follows what was not sent: the last cargo of a unit
+    completes the input of another, which must not lack a packet.
     """
 
     def __init__(self, workers: Workers, name: str, on_failure: Callable[[], None]) -> None:
@@ -246,44 +246,58 @@ class _Sender:
         self._on_failure = on_failure
         self._worker: Worker | None = None
         self._waiting = 0
-        self._has_ended = False
+        self._is_cut_off = False
         self._lock = threading.Lock()
 
     def send(self, line: Connection, size: int, send: Callable[[], None]) -> None:
         """Send now, if about `size` bytes fit into the line, otherwise on a thread."""
         with self._lock:
-            is_prompt = not self._waiting and line.has_room_for(size)
-            if not is_prompt and not self._has_ended:
-                if self._worker is None:
-                    self._worker = self._workers.start(self._name)
-                self._waiting += 1
-                self._worker.post(lambda: self._send_waiting(send))
+            if self._is_cut_off:
+                return
+            is_prompt = self._is_prompt(line, size, lambda: self._is_cut_off or self._try(send))
         if is_prompt:
-            with self.breaking():
-                send()
+            self._try(send)
 
-    def _send_waiting(self, send: Callable[[], None]) -> None:
-        with self.breaking():
-            send()
+    def end(self, line: Connection | None, send: Callable[[], None]) -> None:
+        """Send only this from now on; what is being sent fails when its line ends."""
+        with self._lock:
+            self._is_cut_off = True
+            is_prompt = line is not None and self._is_prompt(line, 0, lambda: self._try(send))
+            worker = self._worker
+        if is_prompt:
+            self._try(send)
+        if worker is not None:
+            worker.stop(0.0)
+
+    def _is_prompt(self, line: Connection, size: int, send: Callable[[], object]) -> bool:
+        """Whether the caller should send; otherwise a thread does."""
+        if not self._waiting and line.has_room_for(size):
+            return True
+        if self._worker is None:
+            self._worker = self._workers.start(self._name)
+        self._waiting += 1
+        self._worker.post(lambda: self._send_waiting(send))
+        return False
+
+    def _send_waiting(self, send: Callable[[], object]) -> None:
+        send()
         with self._lock:
             self._waiting -= 1
+
+    def _try(self, send: Callable[[], None]) -> None:
+        with self.breaking():
+            send()
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
         try:
             yield
         except LineClosed:
-            pass
+            self._is_cut_off = True
         except Exception:
+            self._is_cut_off = True
             _log.exception("what a unit has sent is lost")
             self._on_failure()
-
-    def end(self) -> None:
-        """Queue nothing more; what is being sent fails when its line ends."""
-        with self._lock:
-            self._has_ended, worker = True, self._worker
-        if worker is not None:
-            worker.stop(0.0)
 
 
 def _end(connection: Connection) -> None:

@@ -12,13 +12,14 @@ import pytest
 from tests.programs import PATIENCE, collected, graph_of, mapped, read
 from tests.unit.slot.test_step_server import SECRET, slots_of, two_levels  # noqa: F401
 from tidegate.core.errors import LineClosed
+from tidegate.core.workers import Threads
 from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.protocol.messages import Attendance, SlotReport
 from tidegate.protocol.packet import SlotOutOfReach
-from tidegate.slot.pump_lines import PumpLines
+from tidegate.slot.pump_lines import PumpLines, Sender
 from tidegate.transport.wire import dial
 
 
@@ -234,6 +235,48 @@ def test_a_newer_job_does_not_wait_for_pumps_of_the_older_that_have_stopped(slot
     assert not any(report.marks for report in job.step())
     assert slots.records() == [0, 1, 2, 3]
     older.break_off()
+
+
+class Room:
+    """A line with room for some of the frames that are sent next, or for all."""
+
+    def __init__(self, *has_room):
+        self._has_room = iter(has_room)
+
+    def has_room_for(self, size):
+        return next(self._has_room, True)
+
+
+def refusing(error):
+    def send():
+        raise error
+
+    return send
+
+
+@pytest.mark.parametrize("has_room", [True, False], ids=["at once", "by a thread"])
+@pytest.mark.parametrize("error", [LineClosed("it is gone"), OSError("it cannot be read back")])
+def test_nothing_but_the_end_follows_a_packet_that_could_not_be_sent(error, has_room):
+    """The last cargo would complete a set that lacks the packet."""
+    sent, broken = queue.SimpleQueue(), threading.Event()
+    sender = Sender(Threads(), "a sender", broken.set)
+    sender.send(Room(has_room), 1, refusing(error))
+    sender.send(Room(has_room), 1, lambda: sent.put("the last cargo"))
+    breaks = isinstance(error, OSError)
+    assert not breaks or broken.wait(PATIENCE)
+    sender.end(Room(has_room), lambda: sent.put("the end"))
+    assert sent.get(timeout=PATIENCE) == "the end"
+    assert sent.empty()
+    assert broken.is_set() == breaks
+
+
+def test_nothing_follows_the_end_of_a_job():
+    sent = []
+    sender = Sender(Threads(), "a sender", lambda: None)
+    sender.end(Room(), lambda: sent.append("the end"))
+    sender.send(Room(False), 1, lambda: sent.append("a packet"))
+    sender.send(Room(), 1, lambda: sent.append("the last cargo"))
+    assert sent == ["the end"]
 
 
 def test_pumps_run_dry_when_the_driver_leaves(slots):
