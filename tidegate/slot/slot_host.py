@@ -99,7 +99,7 @@ class SlotHost:
         self._shipped: bytes | None = None
         self._package: JobPackage | None = None
         self._pipelines: dict[PipelineId, _Hosted] = {}
-        self._waiting: list[tuple[PipelineId, UnitKey, Answer]] = []
+        self._waiting: dict[PipelineId, list[tuple[UnitKey, Answer]]] = {}
 
     def handle(self, message: DriverMessage) -> None:
         """Handle a message from the driver; called only by the control thread."""
@@ -172,14 +172,14 @@ class SlotHost:
         """
         with self._lock:
             outcome = self._machine.deliver(pipeline, key, packets)
-            self._waiting.append((pipeline, key, answer))
+            self._waiting.setdefault(pipeline, []).append((key, answer))
             if isinstance(outcome, RunNow):
                 ordered = outcome.packets
                 self._post(
                     pipeline, lambda hosted: hosted.run(key, ordered, marks, request, on_packet)
                 )
                 return
-            answers = self._answers()
+            answers = self._answers(pipeline)
         _give(answers)
 
     def close(self, timeout: float) -> bool:
@@ -190,12 +190,19 @@ class SlotHost:
         stopped = [hosted.mailbox.stop(patience) for hosted in list(self._pipelines.values())]
         return all(stopped)
 
-    def ask(self, question: Callable[[SlotMachine[UnitAnswer], float], T]) -> T:
-        """Call the machine under its lock; on any thread."""
+    def ask(
+        self,
+        question: Callable[[SlotMachine[UnitAnswer], float], T],
+        pipeline: PipelineId | None = None,
+    ) -> T:
+        """Call the machine under its lock; on any thread.
+
+        `pipeline` is the one whose units the question may seal or make stale.
+        """
         now = self._now()
         with self._lock:
             outcome = question(self._machine, now)
-            answers = self._answers()
+            answers = self._answers(pipeline)
         _give(answers)
         return outcome
 
@@ -221,30 +228,32 @@ class SlotHost:
                 # continue.
                 watch = self.workers.later(self._closing_seconds, self._on_stuck)
                 self._pipelines[pipeline].deploy(order, watch)
-            answers = self._answers()
+            answers = self._answers(pipeline)
         _give(answers)
 
     def _undeploy(self, pipeline: PipelineId) -> None:
-        self.ask(lambda machine, now: machine.undeploy(pipeline))
+        self.ask(lambda machine, now: machine.undeploy(pipeline), pipeline)
         if pipeline in self._pipelines:
             self._post(pipeline, _Hosted.close)
         else:
             self.send(Undeployed(pipeline))
 
-    def _answers(self) -> list[tuple[Answer, UnitAnswer | Stale]]:
-        """The answers to requests whose unit is sealed or stale; give them without the lock."""
+    def _answers(self, pipeline: PipelineId | None) -> list[tuple[Answer, UnitAnswer | Stale]]:
+        """The answers to requests whose unit is sealed or stale; give them without the lock.
+
+        Only the requests of one pipeline can have an answer, unless the slot may not act any more.
+        """
         found: list[tuple[Answer, UnitAnswer | Stale]] = []
-        if not self._waiting:
-            return found
-        waiting, self._waiting = self._waiting, []
-        for pipeline, key, answer in waiting:
-            match self._machine.ask(pipeline, key):
-                case Pending():
-                    self._waiting.append((pipeline, key, answer))
-                case Sealed(_, sealed):
-                    found.append((answer, sealed))
-                case Stale() as stale:
-                    found.append((answer, stale))
+        pipelines = [] if pipeline is None else [pipeline]
+        for each in list(self._waiting) if self._machine.is_exiting else pipelines:
+            for key, answer in self._waiting.pop(each, ()):
+                match self._machine.ask(each, key):
+                    case Pending():
+                        self._waiting.setdefault(each, []).append((key, answer))
+                    case Sealed(_, sealed):
+                        found.append((answer, sealed))
+                    case Stale() as stale:
+                        found.append((answer, stale))
         return found
 
     def _unpacked(self) -> JobPackage:
@@ -312,7 +321,9 @@ class _Hosted:
         except Exception as error:
             answer = self._as_answer(error)
         self._flush_console()
-        self._slot.ask(lambda machine, now: machine.seal(self._pipeline, key, answer))
+        self._slot.ask(
+            lambda machine, now: machine.seal(self._pipeline, key, answer), self._pipeline
+        )
 
     def _as_answer(self, error: Exception) -> UnitAnswer:
         """Answer those that wait for an abandoned unit with a mark that fails the region."""
@@ -414,7 +425,7 @@ class _Hosted:
         return self._slot.ask(lambda machine, now: machine.may_act(self._pipeline, attempt, now))
 
     def _has_closed(self) -> None:
-        self._slot.ask(lambda machine, now: machine.closed(self._pipeline))
+        self._slot.ask(lambda machine, now: machine.closed(self._pipeline), self._pipeline)
 
     def _print(self, line: str) -> None:
         self._console.append(line)

@@ -94,7 +94,7 @@ class SimulatedSpark:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.jobs: list[PumpJob] = []
-        pumps = SimpleNamespace(job=self._job)
+        pumps = SimpleNamespace(run=self._run)
         self._jvm = SimpleNamespace(
             java=SimpleNamespace(lang=SimpleNamespace(String=str)),
             tidegate=SimpleNamespace(exchange=SimpleNamespace(Pumps=pumps)),
@@ -124,12 +124,11 @@ class SimulatedSpark:
         for job in self.jobs:
             job.end("the driver is gone")
 
-    def _job(
+    def _run(
         self, sc: Any, slots: list[str], levels: int, secret: bytes, epoch: int, pipeline: int
-    ) -> PumpJob:
-        return PumpJob(
-            self, [int(slot.rpartition(":")[2]) for slot in slots], levels, epoch, pipeline
-        )
+    ) -> None:
+        ports = [int(slot.rpartition(":")[2]) for slot in slots]
+        PumpJob(self, ports, levels, epoch, pipeline).run()
 
 
 class PumpJob:
@@ -147,7 +146,7 @@ class PumpJob:
         self._outcome: str | None = None
         self._carried: dict[Any, list[Any]] = defaultdict(list)
 
-    def count(self) -> None:
+    def run(self) -> None:
         """Runs it to its end."""
         if self.world.has_no_room:
             raise RuntimeError("[INSUFFICIENT_SLOT] there are too few task slots")

@@ -63,6 +63,7 @@ from tidegate.protocol.pacing import (
     LONGEST_LOOK,
     LONGEST_SLEEP,
 )
+from tidegate.protocol.slot_machine import SlotMachine
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot import pipeline_host
 from tidegate.slot.pipeline_host import UnitAnswer
@@ -137,7 +138,11 @@ def slot(tmp_path):
 
 
 def simple_job(function=abs):
-    return graph_of(collected(mapped(function, read([-1, -2]))))
+    return graph_of(read_and_collected(function))
+
+
+def read_and_collected(function):
+    return collected(mapped(function, read([-1, -2])))
 
 
 def test_a_deployed_pipeline_runs_its_units(slot):
@@ -360,6 +365,29 @@ def test_who_waits_for_a_unit_is_sent_away_when_the_pipeline_is_undeployed(tmp_p
     assert isinstance(answers.get(timeout=WAIT), Stale), "though user code has not returned"
     gate.set()
     assert slot.says(Undeployed) == Undeployed(0)
+    assert slot.host.close(WAIT)
+
+
+def test_a_unit_that_ends_asks_nothing_about_the_units_of_other_pipelines(tmp_path, monkeypatch):
+    calls, gate = [], threading.Event()
+    held = read_and_collected(Shared(calls, gate))
+    slot = Slot(tmp_path).deployed(graph_of(held, read_and_collected(abs)))
+    slot.hears(Deploy(1, 1, PLACE))
+    slot.says(Deployed)
+    answers = queue.SimpleQueue()
+    slot.host.run_unit(0, UnitKey(1, 1, 0), [], [], slot.requests.make(), answers.put)
+    wait_until(lambda: calls)
+    asked = []
+    ask = SlotMachine.ask
+    monkeypatch.setattr(SlotMachine, "ask", lambda *args: asked.append(args[1]) or ask(*args))
+    other = queue.SimpleQueue()
+    request = replace(slot.requests.make(), pipeline=1)
+    slot.host.run_unit(1, UnitKey(1, 1, 0), [], [], request, other.put)
+    assert isinstance(other.get(timeout=WAIT), UnitAnswer)
+    assert set(asked) == {1}
+    slot.host.leave("asked to")
+    assert isinstance(answers.get(timeout=WAIT), Stale), "though its pipeline was not touched"
+    gate.set()
     assert slot.host.close(WAIT)
 
 

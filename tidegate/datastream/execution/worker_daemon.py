@@ -37,7 +37,10 @@ def unpacked(path: list[str]) -> list[str]:
 
 
 def main() -> None:
-    sys.path[:] = unpacked(sys.path)
+    for needless in set(sys.path) - set(kept := unpacked(sys.path)):
+        # Spark has every worker read the indexes of all archives again that were ever searched.
+        sys.path_importer_cache.pop(needless, None)
+    sys.path[:] = kept
     with redirect_stdout(sys.stderr):  # Spark reads standard output
         # Elsewhere, libraries load system frameworks that do not survive a fork.
         for module in _NEEDED if sys.platform == "linux" else ():

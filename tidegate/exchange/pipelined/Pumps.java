@@ -49,6 +49,7 @@ import scala.collection.immutable.List$;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
+import scala.runtime.AbstractFunction2;
 
 /**
  * An endless Spark job that moves frames from slot to slot, through Spark's streaming shuffle.
@@ -76,7 +77,7 @@ public final class Pumps {
   private Pumps() {}
 
   /**
-   * The job; counting its rows runs it until every slot has ended its lines.
+   * Run the job until every slot has ended its lines.
    *
    * @param slots where slot i listens: "unix:PATH" or "HOST:PORT"
    * @param levels how many levels the pipeline has
@@ -84,14 +85,14 @@ public final class Pumps {
    * @param epoch which job of the pipeline this is: slots refuse the lines of any other
    * @param pipeline which pipeline of the job this is
    */
-  public static RDD<?> job(
+  public static void run(
       SparkContext sc, String[] slots, int levels, byte[] secret, long epoch, int pipeline) {
     Plan plan = new Plan(slots, secret, epoch, pipeline);
     Pump pump = new Pump(sc, plan);
     for (int level = 1; level < levels; level++) {
       pump = new Pump(new Shuffled(pump, new BySlot(slots.length)), plan, level);
     }
-    return pump;
+    sc.runJob(pump, new Drain(), ANY);
   }
 
   /**
@@ -106,6 +107,18 @@ public final class Pumps {
   /** What all pumps of a job have in common. */
   private record Plan(String[] slots, byte[] secret, long epoch, int pipeline)
       implements Serializable {}
+
+  /** Takes all frames that leave a job. No lambda: Spark reads the bytecode around each. */
+  private static final class Drain extends AbstractFunction2<TaskContext, Iterator<Object>, Object>
+      implements Serializable {
+    @Override
+    public Object apply(TaskContext context, Iterator<Object> frames) {
+      while (frames.hasNext()) {
+        frames.next();
+      }
+      return null;
+    }
+  }
 
   private record SlotPartition(int index) implements Partition {
     @Override

@@ -268,12 +268,12 @@ class _EndlessJob:
         try:
             self._context.setJobGroup(self._group, "pumps", interruptOnCancel=True)
             self._context.addJobTag(self._tag)
-            self._count(secret)
+            self._pump(secret)
         except Exception as failure:
             reason = reason_of(failure)
         self.give_up(StepBroken(reason))
 
-    def _count(self, secret: bytes) -> None:
+    def _pump(self, secret: bytes) -> None:
         """Run the job to its end."""
         context, attendance = self._context, self._attendance
         gateway, jvm = context._gateway, context._jvm
@@ -283,7 +283,7 @@ class _EndlessJob:
             slots[slot] = _dialed(address)
 
         def run() -> None:
-            job = jvm.tidegate.exchange.Pumps.job(
+            jvm.tidegate.exchange.Pumps.run(
                 context._jsc.sc(),
                 slots,
                 attendance.levels,
@@ -291,7 +291,6 @@ class _EndlessJob:
                 attendance.epoch,
                 attendance.pipeline,
             )
-            job.count()
 
         once_there_is_room(run, _START_SECONDS, lambda: self._broken is None)
 
