@@ -254,7 +254,7 @@ class Sender:
         with self._lock:
             if self._is_cut_off:
                 return
-            is_prompt = self._is_prompt(line, size, lambda: self._is_cut_off or self._try(send))
+            is_prompt = self._is_prompt(line, size, lambda: self._send_unless_cut_off(send))
         if is_prompt:
             self._try(send)
 
@@ -269,7 +269,7 @@ class Sender:
         if worker is not None:
             worker.stop(0.0)
 
-    def _is_prompt(self, line: Connection, size: int, send: Callable[[], object]) -> bool:
+    def _is_prompt(self, line: Connection, size: int, send: Callable[[], None]) -> bool:
         """Whether the caller should send; otherwise a thread does."""
         if not self._waiting and line.has_room_for(size):
             return True
@@ -279,10 +279,14 @@ class Sender:
         self._worker.post(lambda: self._send_waiting(send))
         return False
 
-    def _send_waiting(self, send: Callable[[], object]) -> None:
+    def _send_waiting(self, send: Callable[[], None]) -> None:
         send()
         with self._lock:
             self._waiting -= 1
+
+    def _send_unless_cut_off(self, send: Callable[[], None]) -> None:
+        if not self._is_cut_off:
+            self._try(send)
 
     def _try(self, send: Callable[[], None]) -> None:
         with self.breaking():
