@@ -27,9 +27,9 @@ WORKER_SETTINGS: Final = {
 FETCH_SETTINGS: Final = {
     # A slot whose executor is lost asks that executor for the code of its task first. Spark waits
     # for 5 s before it asks again, and only then learns that the executor is gone. Together, the
-    # retries take as long as by default.
-    "spark.shuffle.io.retryWait": "200ms",
-    "spark.shuffle.io.maxRetries": "75",
+    # retries take as long as by default. Spark drops fractions of a second.
+    "spark.shuffle.io.retryWait": "1s",
+    "spark.shuffle.io.maxRetries": "15",
 }
 """Settings that make slots restart quickly on another executor."""
 
