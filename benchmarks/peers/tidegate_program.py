@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,14 @@ def keys_in_order(keys: int) -> pa.Array[Any]:
     return pc.binary_join_element_wise("k", pa.array(numbers).cast(pa.string()), "")
 
 
+@cache
+def _round_and_more(keys: int) -> pa.Array[Any]:
+    """The keys of a round and a batch more; a process prepares them once for all attempts."""
+    once = keys_in_order(keys)
+    length = len(once) + _LARGEST_BATCH
+    return pa.concat_arrays([once] * -(-length // len(once))).slice(0, length)
+
+
 class Records:
     """The stream of the rule, cut from a column that holds a round of it and a batch more."""
 
@@ -40,9 +48,7 @@ class Records:
 
     @cached_property
     def _keys(self) -> pa.Array[Any]:
-        once = keys_in_order(self._number_of_keys)
-        length = len(once) + _LARGEST_BATCH
-        return pa.concat_arrays([once] * -(-length // len(once))).slice(0, length)
+        return _round_and_more(self._number_of_keys)
 
     @cached_property
     def _ones(self) -> pa.Array[Any]:

@@ -26,8 +26,11 @@ from benchmarks.peers import tidegate_recovery_job
 from benchmarks.peers.protocol import Order, Result, leave, report
 
 REPEATS = 3
-CLUSTER = ("--master", "local-cluster[2,16,2048]")
-"""Two executors, each of which has room for the whole job."""
+EXECUTORS = 2
+CLUSTER = ("--master", f"local-cluster[{EXECUTORS},16,2048]")
+"""Each executor has room for the whole job."""
+_REST_SECONDS = 1.0
+"""A process that uses no processor for so long has done its imports."""
 
 
 def main() -> None:
@@ -100,7 +103,8 @@ class SupervisedJob:
         return _kill(self._slot())
 
     def kill_executor(self) -> float:
-        return _kill(next(each for each in self._slot().parents() if each.name() == "java"))
+        self._wait_for_executors()
+        return _kill(self._executor())
 
     def kill_driver(self) -> float:
         # The other child of the supervisor waits to become the next driver.
@@ -122,6 +126,31 @@ class SupervisedJob:
         while len(seen) < wanted:
             seen |= set(self._checkpoints())
             time.sleep(0.01)
+
+    def _wait_for_executors(self) -> None:
+        """Wait until all executors have started their Python, as in a job that runs for long."""
+        while True:
+            before = self._daemons()
+            time.sleep(_REST_SECONDS)
+            if len(before) == EXECUTORS and self._daemons() == before:
+                return
+
+    def _executor(self) -> psutil.Process:
+        return next(each for each in self._slot().parents() if each.name() == "java")
+
+    def _daemons(self) -> dict[int, float]:
+        """The CPU time of the processes from which executors fork their workers."""
+        driver = next(each for each in self._executor().cmdline() if each.startswith("spark://"))
+        executors = [
+            process
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"] == "java" and driver in process.info["cmdline"]
+        ]
+        return {
+            daemon.pid: sum(daemon.cpu_times()[:2])
+            for executor in executors
+            for daemon in executor.children()
+        }
 
     def _first_result_after(self, moment: float) -> float:
         while True:

@@ -9,6 +9,7 @@ from pyspark import SparkConf
 
 from tidegate.core.config import Settings
 from tidegate.datastream.execution.spark_session import session_conf, start_java
+from tidegate.exchange.pipelined.requirements import FETCH_SETTINGS, session_settings
 
 
 def test_spark_of_our_own_logs_to_a_file_and_not_to_the_console(tmp_path):
@@ -18,6 +19,15 @@ def test_spark_of_our_own_logs_to_a_file_and_not_to_the_console(tmp_path):
     assert properties["tidegate.log.file"] == str(tmp_path / "a job.log")
     configuration = Path(unquote(urlsplit(properties["log4j2.configurationFile"]).path))
     assert "Console" not in configuration.read_text()
+
+
+def test_a_fetch_from_a_lost_executor_is_soon_retried_and_given_up_as_late_as_by_default(tmp_path):
+    conf = session_conf(Settings(), "local-cluster[2,1,1024]", 2, tmp_path / "log")
+    assert session_settings().items() >= FETCH_SETTINGS.items() <= conf.items()
+    # Spark drops fractions of a second: less than one would be no wait at all.
+    wait = int(conf["spark.shuffle.io.retryWait"].removesuffix("s"))
+    assert 1 <= wait < 5
+    assert wait * int(conf["spark.shuffle.io.maxRetries"]) == 3 * 5
 
 
 def test_options_of_java_are_added_to_ours_unless_the_user_has_some(tmp_path):

@@ -18,7 +18,12 @@ from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
 from tidegate.core.redaction import is_secret
 from tidegate.driver.interrupts import held_interrupts
-from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS, WORKER_SETTINGS
+from tidegate.exchange.pipelined.requirements import (
+    FETCH_SETTINGS,
+    JAR,
+    SHUFFLE_SETTINGS,
+    WORKER_SETTINGS,
+)
 from tidegate.prerequisites.class_archive import archive_options
 from tidegate.prerequisites.java import require_java
 from tidegate.storage.private_directory import PrivateDirectory
@@ -235,6 +240,7 @@ def session_conf(
         "spark.ui.enabled": str(settings.spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         **WORKER_SETTINGS,
+        **FETCH_SETTINGS,
     }
     if settings.engine.exchange is not ExchangeMode.JOBS:
         conf |= SHUFFLE_SETTINGS

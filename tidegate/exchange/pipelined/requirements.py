@@ -24,10 +24,19 @@ WORKER_SETTINGS: Final = {
 }
 """Settings that make slots start quickly."""
 
+FETCH_SETTINGS: Final = {
+    # A slot whose executor is lost asks that executor for the code of its task first. Spark waits
+    # for 5 s before it asks again, and only then learns that the executor is gone. Together, the
+    # retries take as long as by default. Spark drops fractions of a second.
+    "spark.shuffle.io.retryWait": "1s",
+    "spark.shuffle.io.maxRetries": "15",
+}
+"""Settings that make slots restart quickly on another executor."""
+
 
 def session_settings() -> dict[str, str]:
     """All settings that a Spark session must be started with."""
-    return {"spark.jars": str(JAR), **SHUFFLE_SETTINGS, **WORKER_SETTINGS}
+    return {"spark.jars": str(JAR), **SHUFFLE_SETTINGS, **WORKER_SETTINGS, **FETCH_SETTINGS}
 
 
 def is_pumped(pipeline: Pipeline) -> bool:
