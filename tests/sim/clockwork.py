@@ -246,7 +246,10 @@ class SimulatedWorkers:
         self._process = process
 
     def start(
-        self, name: str, on_idle: Callable[[], float] | None = None, idle_seconds: float = 0.0
+        self,
+        name: str,
+        on_idle: Callable[[], float] | None = None,
+        idle_seconds: Callable[[], float] | None = None,
     ) -> SimulatedWorker:
         return SimulatedWorker(self._process, name.removeprefix("tidegate-"), on_idle)
 

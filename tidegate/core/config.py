@@ -110,7 +110,6 @@ def find_option(key: str, value: object = None) -> Option | None:
 
 _PLACEHOLDER = re.compile(r"<[^>]+>")
 REASONS: dict[str, str] = {
-    "execution.buffer-timeout": "records travel in steps: see tidegate.step.target-duration",
     "execution.batch.": "a batch job runs as a stream that ends",
     "execution.checkpointing.": "checkpoints have no such option in Tidegate",
     "high-availability": "use tidegate run --supervise to restart the driver",

@@ -258,10 +258,11 @@ class EngineSettings:
     latency_target: timedelta = option(
         "tidegate.step.latency-target",
         duration(),
-        timedelta(milliseconds=50),
+        timedelta(milliseconds=100),
         "Longest time that a record waits for a step to begin while sources deliver less than a "
         "slice. A shorter time costs more CPU. Sources that fill their slices are read without "
         "a pause.",
+        ("execution.buffer-timeout.interval", "execution.buffer-timeout"),
     )
     max_slice_bytes: MemorySize = option(
         "tidegate.step.max-bytes",

@@ -34,11 +34,15 @@ class Workers(Protocol):
     """Creates threads."""
 
     def start(
-        self, name: str, on_idle: Callable[[], float] | None = None, idle_seconds: float = 0.0
+        self,
+        name: str,
+        on_idle: Callable[[], float] | None = None,
+        idle_seconds: Callable[[], float] | None = None,
     ) -> Worker:
         """Start a worker that calls `on_idle` when it has had nothing to do for some seconds.
 
-        `on_idle` returns after how many more seconds to call it again; it must not raise.
+        `idle_seconds` is asked how many after every action; `on_idle` returns after how many more
+        to call it again. Neither may raise.
         """
 
     def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
@@ -49,7 +53,10 @@ class Threads:
     """Threads of this process. They are daemons: one that never returns blocks nothing."""
 
     def start(
-        self, name: str, on_idle: Callable[[], float] | None = None, idle_seconds: float = 0.0
+        self,
+        name: str,
+        on_idle: Callable[[], float] | None = None,
+        idle_seconds: Callable[[], float] | None = None,
     ) -> Worker:
         return _Thread(name, on_idle, idle_seconds)
 
@@ -61,10 +68,15 @@ class Threads:
 
 
 class _Thread:
-    def __init__(self, name: str, on_idle: Callable[[], float] | None, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_idle: Callable[[], float] | None,
+        idle_seconds: Callable[[], float] | None,
+    ) -> None:
         self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._on_idle = on_idle
-        self._idle_seconds = None if on_idle is None else idle_seconds
+        self._idle_seconds = idle_seconds
         self._is_hurried = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -81,7 +93,7 @@ class _Thread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        pause = self._idle_seconds
+        pause = None if self._idle_seconds is None else self._idle_seconds()
         while True:
             try:
                 action = self._actions.get(timeout=pause)
@@ -91,9 +103,9 @@ class _Thread:
                 continue
             if action is None:
                 return
-            pause = self._idle_seconds
             try:
                 while (seconds := action()) is not None:
                     self._is_hurried.wait(seconds)
             except Exception:
                 _log.exception("unexpected failure in %s", self._thread.name)
+            pause = None if self._idle_seconds is None else self._idle_seconds()

@@ -293,7 +293,7 @@ class _Hosted:
         self._watch: Alarm | None = None
         """Runs until the mailbox has processed the last attempt."""
         self.mailbox = slot.workers.start(
-            f"tidegate-pipeline-{pipeline}", self._look_around, self._services.look_seconds
+            f"tidegate-pipeline-{pipeline}", self._look_around, self._next_look
         )
 
     def deploy(self, order: Deploy, watch: Alarm) -> None:
@@ -390,6 +390,11 @@ class _Hosted:
         self._has_closed()
         self._flush_console()
         self._send(Undeployed(self._pipeline, failure))
+
+    def _next_look(self) -> float:
+        """In how many seconds to look for work after an action."""
+        is_called_for = self._host is not None and self._host.caller.has_called
+        return LONGEST_SLEEP if is_called_for else self._services.look_seconds
 
     def _look_around(self) -> float:
         """Look for work; returns when to look again."""

@@ -9,7 +9,7 @@ def test_an_idle_worker_looks_again_when_it_said_so_and_after_each_action():
         looks.append(len(looks))
         return 0.0 if len(looks) < 3 else 3600.0
 
-    worker = Threads().start("test", look, 0.001)
+    worker = Threads().start("test", look, lambda: 0.001)
     wait_until(lambda: len(looks) == 3)
     worker.post(lambda: None)
     wait_until(lambda: len(looks) == 4)

@@ -253,6 +253,15 @@ def test_files_and_jars_add_up(env):
     assert settings.spark_conf == {"spark.jars": "/x.jar,/y.jar,/z.jar"}
 
 
+def test_a_buffer_timeout_is_the_latency_target(env):
+    env.configure({"execution.buffer-timeout.interval": "20 ms"})
+    assert env.get_buffer_timeout() == 20
+    env.set_buffer_timeout(2)
+    assert env._configuration.get("tidegate.step.latency-target") == timedelta(milliseconds=2)
+    env.set_buffer_timeout(-1)
+    assert env._configuration.get("tidegate.step.latency-target") == timedelta(milliseconds=400)
+
+
 def test_buffer_timeouts_are_kept_and_checked(env):
     assert env.get_buffer_timeout() == 100
     assert env.set_buffer_timeout("1 s").get_buffer_timeout() == 1000

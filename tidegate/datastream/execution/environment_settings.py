@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Self
 
 from tidegate.common.configuration import Configuration
 from tidegate.common.execution_config import ExecutionConfig
 from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from tidegate.core.durations import DurationLike
+from tidegate.core.durations import DurationLike, as_milliseconds
 from tidegate.core.modes import CheckpointingMode, RuntimeExecutionMode, StateBackendType
 from tidegate.datastream.checkpoint_config import CheckpointConfig
 from tidegate.datastream.execution.config_file import file_settings
@@ -35,7 +36,7 @@ class EnvironmentSettings:
         defaults = {**file_settings(), **hosted.defaults}
         self._configuration = JobConfiguration(defaults, hosted.settings)
         self._restart_strategy = RestartStrategies.fall_back_restart()
-        self._buffer_timeout = 100
+        self._buffer_timeout: int | None = None
         self._time_characteristic = TimeCharacteristic.EventTime
         self._dead_letters: SinkLike | None = None
 
@@ -100,13 +101,22 @@ class EnvironmentSettings:
         return bool(self._configuration.get("pipeline.operator-chaining.enabled"))
 
     def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
-        """Accepted for compatibility: records travel in steps, see tidegate.step.*."""
-        self._buffer_timeout = checked_buffer_timeout(timeout_millis)
+        """Set the longest time that a record waits for a step to begin.
+
+        A shorter time costs more CPU; -1 waits as long as a step under full load takes.
+        """
+        self._buffer_timeout = milliseconds = checked_buffer_timeout(timeout_millis)
+        target = timedelta(milliseconds=milliseconds)
+        if milliseconds < 0:
+            target = self._configuration.get("tidegate.step.target-duration")
+        self._configuration.set("tidegate.step.latency-target", target)
         return self
 
     def get_buffer_timeout(self) -> int:
-        """The timeout in milliseconds, if set; otherwise Flink's default of 100."""
-        return self._buffer_timeout
+        """The longest time that a record waits for a step to begin, in milliseconds."""
+        if self._buffer_timeout is not None:
+            return self._buffer_timeout
+        return as_milliseconds(self._configuration.get("tidegate.step.latency-target"))
 
     def get_default_local_parallelism(self) -> int:
         """The parallelism of jobs that do not set one."""

@@ -87,7 +87,7 @@ class OperatorSettings:
         return self
 
     def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
-        """Accepted for compatibility: records travel in steps, see tidegate.step.*."""
+        """Accepted for compatibility: the timeout of the environment counts for all operators."""
         self._operator("set_buffer_timeout")
         checked_buffer_timeout(timeout_millis)
         return self
