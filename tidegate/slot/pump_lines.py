@@ -235,9 +235,8 @@ class _LinesOfJob:
 class Sender:
     """Sends in order, without keeping the caller waiting for the other end of a line.
 
-    A line that has ended belongs to a job that broke: the driver repeats the step. Any other
-    failure breaks the job. Either way nothing follows what was not sent: the last cargo of a unit
-    completes the input of another, which must not lack a packet.
+    A failure breaks the job: the driver repeats the step. Nothing follows what was not sent: the
+    last cargo of a unit completes the input of another, which must not lack a packet.
     """
 
     def __init__(self, workers: Workers, name: str, on_failure: Callable[[], None]) -> None:
@@ -296,12 +295,11 @@ class Sender:
     def breaking(self) -> Iterator[None]:
         try:
             yield
-        except LineClosed:
+        except Exception as failure:
             self._is_cut_off = True
-        except Exception:
-            self._is_cut_off = True
-            _log.exception("what a unit has sent is lost")
-            self._on_failure()
+            if not isinstance(failure, LineClosed):
+                _log.exception("what a unit has sent is lost")
+            self._on_failure()  # also for a line: without memory, the system refuses a living one
 
 
 def _end(connection: Connection) -> None:

@@ -99,7 +99,8 @@ class Connection:
         """Received, but not read yet."""
         self._deadline: float | None = None
         """The deadline for the other end's proof; None: it has been received."""
-        self._is_closed_here = False
+        self._says_nothing = False
+        """Whether its end tells nothing about the other end: it was closed here, or was reset."""
         self.is_other_end_gone = False
         """Whether the line ended because the other process ended.
 
@@ -111,8 +112,8 @@ class Connection:
         length = sum(len(part) for part in parts)
         header = _HEADER.pack(length, kind)
         frame = (header, *parts)
-        try:
-            with self._sending:
+        with self._sending:
+            try:
                 if self._sends is not None:
                     frame = (header, self._sends.tag(header), *parts, self._sends.tag(*parts))
                 if length < 1 << 16:
@@ -120,8 +121,10 @@ class Connection:
                 else:
                     for part in frame:
                         self._socket.sendall(part)
-        except OSError as failure:
-            raise LineClosed(str(failure)) from failure
+            except OSError as failure:
+                if not self._is_unix and failure.errno != errno.EPIPE:
+                    self._says_nothing = True
+                raise LineClosed(str(failure)) from failure
 
     def has_room_for(self, size: int) -> bool:
         """Whether `send` need not wait for the other end to receive what was sent before.
@@ -181,10 +184,12 @@ class Connection:
                 self._socket.settimeout(max(self._deadline - time.monotonic(), 1e-3))
             count = self._socket.recv_into(view)
         except OSError as failure:
-            self.is_other_end_gone = self._is_unix and not self._is_closed_here
+            self.is_other_end_gone = self._is_unix and not self._says_nothing
             raise LineClosed(str(failure)) from failure
         if count == 0:
-            self.is_other_end_gone = not self._is_closed_here
+            # The system reports a reset once: a thread that sends may have got it, or get it now.
+            is_certain = self._is_unix or not self._sending.locked()
+            self.is_other_end_gone = is_certain and not self._says_nothing
             raise LineClosed("the other end closed the connection")
         return count
 
@@ -200,7 +205,7 @@ class Connection:
         If it were closed while that thread is about to wait, the thread could wait for another
         connection that gets the same file descriptor.
         """
-        self._is_closed_here = True
+        self._says_nothing = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -1,10 +1,13 @@
 """The driver's side of an endless job, without Spark."""
 
+import pickle
+import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
+from tests.programs import PATIENCE
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address
 from tidegate.exchange.contract import StepBroken, StepCanceled
@@ -93,3 +96,28 @@ def test_a_job_whose_pumps_have_not_come_carries_no_step(monkeypatch):
     with pytest.raises(StepCanceled):
         job.start(b"secret")
     assert carries == [False]
+
+
+@pytest.mark.parametrize("report", [pickle.dumps("a report"), b"unreadable"])
+def test_a_job_carries_another_step_if_its_reports_can_be_read(monkeypatch, report):
+    """Over the same job, slots that have run the step would wait for cargo that has come."""
+
+    class ReportingLine(ReadyLine):
+        def receive(self):
+            if not self.is_read:
+                return super().receive()
+            is_asked.wait()
+            is_asked.clear()
+            return Frame.REPORT, bytearray(report)
+
+    is_asked = threading.Event()
+    addresses = (Address("localhost", 1),)
+    job = exchange._EndlessJob(None, "tag", Attendance(0, 1, 1, 1), addresses, False)
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: ReportingLine())
+    assert job.start(b"secret") == []
+    carries = queue.SimpleQueue()
+    job.run(b"a step", lambda answer: carries.put((job.carries(addresses), answer)))
+    is_asked.set()
+    is_carried, answer = carries.get(timeout=PATIENCE)
+    assert is_carried == (answer == ["a report"])
+    assert is_carried or isinstance(answer, StepBroken)

@@ -135,6 +135,46 @@ def test_only_some_ends_of_a_line_say_that_the_other_process_is_through(pair, en
     connection.close()
 
 
+@pytest.mark.parametrize(
+    ("pair", "end", "is_gone"),
+    [
+        (socket.socketpair, socket.socket.close, True),
+        (tcp_pair, socket.socket.close, True),
+        (tcp_pair, reset, False),
+    ],
+)
+def test_who_sends_first_does_not_change_what_the_end_of_a_line_says(pair, end, is_gone):
+    """The system reports a reset once, to whoever asks first; others only see an end."""
+    ours, theirs = pair()
+    connection = Connection(ours)
+    end(theirs)
+
+    def is_refused():
+        try:
+            connection.send(1, b"anybody?")
+        except LineClosed:
+            return True
+        return False
+
+    wait_until(is_refused)
+    with pytest.raises(LineClosed):
+        connection.receive()
+    assert connection.is_other_end_gone is is_gone
+    connection.close()
+
+
+@pytest.mark.parametrize(("pair", "is_gone"), [(socket.socketpair, True), (tcp_pair, False)])
+def test_a_tcp_line_that_ends_while_somebody_sends_says_nothing_about_the_other_end(pair, is_gone):
+    """Who sends may be about to learn that it was reset."""
+    ours, theirs = pair()
+    connection = Connection(ours)
+    theirs.close()
+    with connection._sending, pytest.raises(LineClosed):
+        connection.receive()
+    assert connection.is_other_end_gone is is_gone
+    connection.close()
+
+
 def test_a_line_that_was_closed_here_says_nothing_about_the_other_end():
     ours, theirs = socket.socketpair()
     connection = Connection(ours)

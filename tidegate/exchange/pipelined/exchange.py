@@ -258,9 +258,11 @@ class _EndlessJob:
             if len(awaited.payloads) < len(self._lines):
                 return True
             self._awaited = None
-            # Slots that are ready for pumps are not ready for steps yet.
-            self._is_at_rest = kind == Frame.REPORT
-        awaited.answer(_decoded(awaited.payloads))
+        answer = _decoded(awaited.payloads)
+        # Slots that are ready for pumps are not ready for steps yet; and over the same job, a step
+        # is not repeated: its cargo has been delivered.
+        self._is_at_rest = kind == Frame.REPORT and not isinstance(answer, StepBroken)
+        awaited.answer(answer)
         return True
 
     def _run_pumps(self, secret: bytes) -> None:
