@@ -163,7 +163,7 @@ class SourceReader(ABC):
 
         A reader that knows this costs nothing while it is idle. `math.inf`: only after `add_splits`
         or `no_more_splits`, or when the reader calls `ReaderContext.wake`. 0: unknown, therefore
-        `is_available` is called every 10 to 50 ms.
+        `is_available` is called every 10 to 100 ms.
         """
         return 0.0
 

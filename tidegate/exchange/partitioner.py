@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import assert_never
+from typing import Final, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from tidegate.operators.base import OperatorContext
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.stream.batch import Batch
 
+_FEW: Final = 8192
 Share = tuple[int, Batch]
 
 
@@ -135,11 +136,14 @@ class _ByTargets(StreamPartitioner):
 def _shares(batch: Batch, indices: Mapping[int, npt.NDArray[np.intp]]) -> Iterable[Share]:
     """The records at these indices for each target.
 
-    They are taken at once and then cut: taking has a high fixed cost.
+    Few are taken at once and then cut, because taking has a high fixed cost. Many are not: each
+    part would keep all of them in memory.
     """
     shares = [(target, chosen) for target, chosen in indices.items() if len(chosen)]
     if len(shares) < 2:
         return [(target, batch) for target, _ in shares]
+    if len(batch) > _FEW:
+        return [(target, batch.take(chosen)) for target, chosen in shares]
     taken = batch.take(np.concatenate([chosen for _, chosen in shares]))
     ends = accumulate(len(chosen) for _, chosen in shares)
     return [

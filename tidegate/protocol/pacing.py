@@ -20,7 +20,7 @@ _FORGETTING = 1.2
 _LONGEST_STEP = 2.0
 _SHORTEST_LOOK = 0.001
 LONGEST_LOOK = 0.01
-LONG_IDLE_FACTOR = 5
+LONG_IDLE_FACTOR = 10
 """By how much a slot looks less often after `LONG_IDLE_LOOKS` looks that found no work."""
 LONG_IDLE_LOOKS = 100
 LONGEST_SLEEP = 1.0

@@ -3,6 +3,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from tidegate.common import Types
 from tidegate.core.errors import UserError
 from tidegate.exchange.partitioner import create_partitioner, rescale_targets
 from tidegate.graph.partitioning import (
@@ -20,6 +21,7 @@ from tidegate.operators.stateless import MapOperator
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
+from tidegate.types.arrow import arrow_format
 
 
 def partitioner(partitioning, *, subtask=0, parallelism=1, targets=3):
@@ -140,3 +142,22 @@ def test_a_share_of_everything_is_the_batch_itself():
     batch = Batch(records=["k", "k"], timestamps=np.array([1, 2]))
     ((_, share),) = partitioner(ByKeyGroup(select_key(str))).split(batch)
     assert share is batch
+
+
+@pytest.mark.parametrize("is_columnar", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 100, 8192, 8193])
+def test_few_and_many_records_keep_their_order_and_their_times(count, is_columnar):
+    format = arrow_format(Types.TUPLE([Types.STRING(), Types.LONG()]))
+    records = [(f"k{i % 10}", i) for i in range(count)]
+    batch = Batch(records=records, format=format, timestamps=np.arange(count))
+    if is_columnar:
+        batch = Batch(columns=batch.columns, format=format, timestamps=batch.timestamps)
+    shares = dict(partitioner(ByKeyGroup(select_key(lambda record: record[0]))).split(batch))
+    for share in shares.values():
+        assert [number for _, number in share.records] == share.timestamps.tolist()
+        assert share.timestamps.tolist() == sorted(share.timestamps)
+    owners = {key: target for target, share in shares.items() for key, _ in share.records}
+    assert all(
+        owners[key] == target for target, share in shares.items() for key, _ in share.records
+    )
+    assert sorted(r for share in shares.values() for r in share.records) == sorted(records)
