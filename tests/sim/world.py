@@ -26,15 +26,14 @@ from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
 from tests.sim.tasks import EXECUTORS
 from tests.sim.tides import Attempts
-from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.layout import METADATA
+from tidegate.checkpoint.metadata import CheckpointMetadata, decode
 from tidegate.core import fault_points
 from tidegate.core.errors import (
     ExternalError,
     JobCanceled,
     JobStopped,
     NoCheckpoint,
-    NotNow,
-    SavepointFailed,
     UserFunctionError,
 )
 from tidegate.core.ids import Address
@@ -109,6 +108,7 @@ class World:
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self._troubles = Troubles()
         self._drained: CheckpointMetadata | None = None
+        """The savepoint in which all inputs have ended."""
         self._resumed: CheckpointMetadata | None = None
         self._last_fault = "none"
         self._is_quiet = False
@@ -293,8 +293,21 @@ class World:
         stop = checkpoints.retained.stop_point
         if stop is None or stop.url is None or SAVEPOINTS not in stop.url:
             return None
-        self.origin = stop.url
+        self._go_on_from(stop.url)
         return stop.url
+
+    def _go_on_from(self, savepoint: str) -> None:
+        """The next driver starts there.
+
+        The inputs of a drained job have ended, also for those who resume it: nothing more is read,
+        even if its driver dies before it has ended the job.
+        """
+        self.origin = savepoint
+        orders = [order for driver in self.drivers for _, order in driver.orders]
+        targets = [order.request.savepoint for order in orders if order.request.drains]
+        if any(each is not None and savepoint.endswith(f"/{each.name}") for each in targets):
+            where = f"{savepoint}/{METADATA}"
+            self._drained = decode(self.bucket.blobs[where], where)
 
     def is_over_for(self, job_id: str) -> bool:
         """Whether a driver starts so late that the job is over and removed: it is another run."""
@@ -324,7 +337,7 @@ class World:
                 self.is_finished = True
                 return
             if is_over:
-                self.origin = failure.args[1]
+                self._go_on_from(failure.args[1])
         elif self.is_troubled("a byte") and isinstance(failure, NoCheckpoint):
             pass  # it names the file, and the next one to read it may find it as it was
         elif self.origin != "latest" and USER_FAILURE in str(failure):
@@ -338,13 +351,8 @@ class World:
         if self._resumed is not None:
             self.is_finished = True
             return
-        drains = {k for k, order in driver.orders if order.answer.done() and _answered(order)}
-        url = self._take_stops(driver)
-        if url is None or "drain" in drains:
+        if self._take_stops(driver) is None or self._drained is not None:
             self.is_finished = True
-            if url is not None:
-                published = self.checks.published.items()
-                [self._drained] = [m for path, (m, _) in published if path.startswith(f"{url}/")]
             return
         self.width = 1 + self.sim.rnd.randrange(3)
         self._start_driver(0.1)
@@ -610,7 +618,3 @@ class _Call:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._fails and error is None:
             raise self._call[3]
-
-
-def _answered(order: SnapshotOrder) -> bool:
-    return not isinstance(order.answer.exception(), SavepointFailed | NotNow)
