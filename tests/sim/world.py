@@ -107,8 +107,8 @@ class World:
         """What units have sent over endless jobs."""
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self._troubles = Troubles()
-        self._drained: CheckpointMetadata | None = None
-        """The savepoint in which all inputs have ended."""
+        self.drained: list[list[int]] | None = None
+        """Where the streams of each pipeline have ended, if the job was drained."""
         self._resumed: CheckpointMetadata | None = None
         self._last_fault = "none"
         self._is_quiet = False
@@ -141,7 +141,7 @@ class World:
             self.sim.run_while(lambda: not self.is_finished and not self.tells_of_loss)
             if self.tells_of_loss:
                 return
-            self.checks.results(self._drained)
+            self.checks.results()
             self._end_of_slots()
             self._resume_from_savepoint()
 
@@ -237,6 +237,7 @@ class World:
         if not found:
             return
         self.origin, self._resumed = found[-1]
+        self.drained = None
         for bank in self.banks:
             bank.visible.clear()
         if not self._is_quiet:
@@ -307,7 +308,9 @@ class World:
         targets = [order.request.savepoint for order in orders if order.request.drains]
         if any(each is not None and savepoint.endswith(f"/{each.name}") for each in targets):
             where = f"{savepoint}/{METADATA}"
-            self._drained = decode(self.bucket.blobs[where], where)
+            metadata = decode(self.bucket.blobs[where], where)
+            pipelines = range(len(self.banks))
+            self.drained = [self.checks.positions_in(metadata, number) for number in pipelines]
 
     def is_over_for(self, job_id: str) -> bool:
         """Whether a driver starts so late that the job is over and removed: it is another run."""
@@ -351,7 +354,7 @@ class World:
         if self._resumed is not None:
             self.is_finished = True
             return
-        if self._take_stops(driver) is None or self._drained is not None:
+        if self._take_stops(driver) is None or self.drained is not None:
             self.is_finished = True
             return
         self.width = 1 + self.sim.rnd.randrange(3)
@@ -468,6 +471,8 @@ class World:
             case "cancel" if driver and driver.master:
                 self.moment("the job is canceled")
                 driver.master.cancel(keeps_checkpoints=True)
+            case "savepoint" if self.drained is not None:
+                pass  # nothing would follow it
             case "checkpoint" | "savepoint" | "stop" | "drain" | "rescale" if driver:
                 self._order(driver, fault)
 
