@@ -53,6 +53,7 @@ def test_every_schedule_goes_well():
         (60633, ANY),  # a job is canceled before its first checkpoint while a slot is out of reach
         (70004, ANY),  # the owner of a job without checkpoints cannot be read when a rival starts
         (70642, ANY),  # a slot dies while it writes, and others sleep for long
+        (771886, ANY),  # a driver dies when it has drained its job, and another one resumes it
         (116, RARITIES[4]),  # several drivers need quick answers of the storage
         ("p3", RAREST[0]),  # a process that was never ready is replaced
         (30064, AIMED),  # a checkpoint cannot be read when the job is rescaled

@@ -397,7 +397,7 @@ class Checks:
     def positions_in(self, metadata: CheckpointMetadata, pipeline: int) -> list[int]:
         """The read position of each stream; readers do not report streams they have finished."""
         record = _record(metadata, f"source {pipeline}")
-        lengths = self.program.streams[pipeline]
+        lengths = self._lengths(pipeline)
         if record is None:
             return list(lengths)  # it has finished
         given = len(lengths) if len(record.finished) == record.parallelism else 0
@@ -411,6 +411,10 @@ class Checks:
                     raise Wrong(f"nobody has assigned stream {split.stream} to its reader")
                 positions[split.stream] = split.position
         return positions
+
+    def _lengths(self, pipeline: int) -> Sequence[int]:
+        """Where streams end: if the job was drained, all of them ended then, for good."""
+        return (self.world.drained or self.program.streams)[pipeline]
 
     # --- what becomes visible -----------------------------------------------------------------
 
@@ -426,17 +430,16 @@ class Checks:
             if seen[record] > 1 or bank.visible[record]:
                 raise Wrong(f"{transaction} repeats {record}")
 
-    def results(self, drained: CheckpointMetadata | None) -> None:
+    def results(self) -> None:
         """Every record and timer is visible as often as it should be; nothing is left over."""
         world = self.world
         for number, bank in enumerate(world.banks):
             records = self._results_of(bank)
-            limits = None if drained is None else self.positions_in(drained, number)
-            expected = self.program.expected(number, limits)
+            expected = self.program.expected(number, self._lengths(number))
             found = records if self.is_exact else Counter(set(records))
             _same(f"pipeline {number}", found, expected)
             if number == 0 and self.is_exact and not self.program.is_timed(number):
-                self._check_counts(bank, expected, is_drained=drained is not None)
+                self._check_counts(bank, expected, is_drained=world.drained is not None)
             rivals = {"start a rival", "put the driver to sleep"}
             has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
             is_same_job = self.program.sink == "committer" or world.is_one_job

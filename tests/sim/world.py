@@ -26,15 +26,14 @@ from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
 from tests.sim.tasks import EXECUTORS
 from tests.sim.tides import Attempts
-from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.layout import METADATA
+from tidegate.checkpoint.metadata import CheckpointMetadata, decode
 from tidegate.core import fault_points
 from tidegate.core.errors import (
     ExternalError,
     JobCanceled,
     JobStopped,
     NoCheckpoint,
-    NotNow,
-    SavepointFailed,
     UserFunctionError,
 )
 from tidegate.core.ids import Address
@@ -108,7 +107,8 @@ class World:
         """What units have sent over endless jobs."""
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self._troubles = Troubles()
-        self._drained: CheckpointMetadata | None = None
+        self.drained: list[list[int]] | None = None
+        """Where the streams of each pipeline have ended, if the job was drained."""
         self._resumed: CheckpointMetadata | None = None
         self._last_fault = "none"
         self._is_quiet = False
@@ -141,7 +141,7 @@ class World:
             self.sim.run_while(lambda: not self.is_finished and not self.tells_of_loss)
             if self.tells_of_loss:
                 return
-            self.checks.results(self._drained)
+            self.checks.results()
             self._end_of_slots()
             self._resume_from_savepoint()
 
@@ -237,6 +237,7 @@ class World:
         if not found:
             return
         self.origin, self._resumed = found[-1]
+        self.drained = None
         for bank in self.banks:
             bank.visible.clear()
         if not self._is_quiet:
@@ -293,8 +294,23 @@ class World:
         stop = checkpoints.retained.stop_point
         if stop is None or stop.url is None or SAVEPOINTS not in stop.url:
             return None
-        self.origin = stop.url
+        self._go_on_from(stop.url)
         return stop.url
+
+    def _go_on_from(self, savepoint: str) -> None:
+        """The next driver starts there.
+
+        The inputs of a drained job have ended, also for those who resume it: nothing more is read,
+        even if its driver dies before it has ended the job.
+        """
+        self.origin = savepoint
+        orders = [order for driver in self.drivers for _, order in driver.orders]
+        targets = [order.request.savepoint for order in orders if order.request.drains]
+        if any(each is not None and savepoint.endswith(f"/{each.name}") for each in targets):
+            where = f"{savepoint}/{METADATA}"
+            metadata = decode(self.bucket.blobs[where], where)
+            pipelines = range(len(self.banks))
+            self.drained = [self.checks.positions_in(metadata, number) for number in pipelines]
 
     def is_over_for(self, job_id: str) -> bool:
         """Whether a driver starts so late that the job is over and removed: it is another run."""
@@ -324,7 +340,7 @@ class World:
                 self.is_finished = True
                 return
             if is_over:
-                self.origin = failure.args[1]
+                self._go_on_from(failure.args[1])
         elif self.is_troubled("a byte") and isinstance(failure, NoCheckpoint):
             pass  # it names the file, and the next one to read it may find it as it was
         elif self.origin != "latest" and USER_FAILURE in str(failure):
@@ -338,13 +354,8 @@ class World:
         if self._resumed is not None:
             self.is_finished = True
             return
-        drains = {k for k, order in driver.orders if order.answer.done() and _answered(order)}
-        url = self._take_stops(driver)
-        if url is None or "drain" in drains:
+        if self._take_stops(driver) is None or self.drained is not None:
             self.is_finished = True
-            if url is not None:
-                published = self.checks.published.items()
-                [self._drained] = [m for path, (m, _) in published if path.startswith(f"{url}/")]
             return
         self.width = 1 + self.sim.rnd.randrange(3)
         self._start_driver(0.1)
@@ -460,6 +471,8 @@ class World:
             case "cancel" if driver and driver.master:
                 self.moment("the job is canceled")
                 driver.master.cancel(keeps_checkpoints=True)
+            case "savepoint" if self.drained is not None:
+                pass  # nothing would follow it
             case "checkpoint" | "savepoint" | "stop" | "drain" | "rescale" if driver:
                 self._order(driver, fault)
 
@@ -610,7 +623,3 @@ class _Call:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._fails and error is None:
             raise self._call[3]
-
-
-def _answered(order: SnapshotOrder) -> bool:
-    return not isinstance(order.answer.exception(), SavepointFailed | NotNow)
