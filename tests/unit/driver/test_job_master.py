@@ -547,7 +547,7 @@ class SlowToReturn(MiniCluster):
 
     def run_step(self, pipeline, request, slots, answer):
         def answer_late(outcomes):
-            if request.step == 1:
+            if request.step == 2:  # the second follows the first without a call
                 Late.is_there.set()
                 self.calls.get(timeout=PATIENCE)
             answer(outcomes)
