@@ -141,7 +141,7 @@ class NextStep:
 
 
 def likely_has_more(sources: Iterable[SourceReport]) -> bool:
-    """Whether a source has read all its input, but some: another step follows without a request."""
+    """Whether a source has read something, up to the end: another step follows unrequested."""
     nothing = InputStatus.NOTHING_AVAILABLE
     return any(source.status is nothing and source.records for source in sources)
 
