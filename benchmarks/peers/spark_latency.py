@@ -65,7 +65,7 @@ def main() -> None:
     warm_at = feeder.warm_up(done, seconds, max(order.warm_limit, 2 * seconds))
     time.sleep(order.seconds)
     query.stop()
-    feeder.stop()
+    lateness = feeder.stop()
 
     batches = [progress for progress in query.recentProgress if progress.numInputRows > 0]
 
@@ -91,7 +91,7 @@ def main() -> None:
             commits=len(batches),
             commit_interval=between,
             measures=latency_measures(latencies()),
-            notes=[f"feeder late by at most {feeder.worst_delay * 1000:.0f} ms"],
+            notes=[lateness],
             versions={"pyspark": pyspark.__version__},
         )
     )

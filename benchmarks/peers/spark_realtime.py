@@ -72,7 +72,7 @@ def main() -> None:
     seconds = max(order.warm_seconds, WARM_SECONDS)
     warm_at = feeder.warm_up(done, seconds, max(order.warm_limit, 2 * seconds))
     time.sleep(order.seconds)
-    feeder.stop()
+    lateness = feeder.stop()
     # No query of ours meanwhile: the next batch would find no room for its tasks, and fail.
     while lines() < len(feeder.ends) - 1:
         if query.exception() is not None:
@@ -91,7 +91,7 @@ def main() -> None:
             checks=[Check("sum of all results", len(results), int(results["total"].sum()))],
             bounded=False,
             measures=latency_measures(took),
-            notes=[f"feeder late by at most {feeder.worst_delay * 1000:.0f} ms"],
+            notes=[lateness],
             versions={"pyspark": pyspark.__version__},
         )
     )
