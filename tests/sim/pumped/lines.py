@@ -72,6 +72,8 @@ class LineEnd:
             if self._reader is not None and self._process is not None:
                 self._process.later(0.0, "a line is closed", self._reader.resume)
 
+    hang_up = close
+
     # --- what befalls it ------------------------------------------------------------------------
 
     def shut(self) -> None:
