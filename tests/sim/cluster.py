@@ -158,7 +158,9 @@ class SlotProcess(Process):
         """The other end of a line that it serves."""
         if not self.is_alive or self.has_left or not hasattr(self, "host"):
             raise LineClosed(f"{self.name} does not answer")
-        near, far = connected(self.sim, caller, self)
+        near, far = connected(
+            self.sim, caller, self, lambda: self.sim.chance(self.world.breaks / 10)
+        )
         self.later(self.sim.delay(0.001), "a line is opened", lambda: self._serve(far))
         return near
 
