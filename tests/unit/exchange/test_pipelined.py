@@ -155,7 +155,6 @@ class UnreadableLine(ReadyLine):
         raise MemoryError
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("kind", [RefusingLine, UnreadableLine])
 def test_a_step_that_a_living_slot_cannot_get_or_report_is_broken(monkeypatch, kind):
     addresses = (Address("localhost", 1), Address("localhost", 2))

@@ -15,7 +15,6 @@ import pickle
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -250,12 +249,14 @@ class _EndlessJob:
     def _receive(self, slot: int, line: Connection) -> None:
         """Receive frames from a slot until its line ends, which ends the job."""
         try:
-            with suppress(LineClosed):
-                while self._take(slot, *line.receive()):
-                    pass
-        finally:  # whatever happened: nobody else answers
-            self._left(slot, line.is_other_end_gone)
-            line.close()
+            while self._take(slot, *line.receive()):
+                pass
+        except LineClosed:
+            pass
+        except Exception:  # out of memory, for example: nobody else would answer
+            _log.exception("slot %s cannot be received from", slot)
+        self._left(slot, line.is_other_end_gone)
+        line.close()
 
     def _left(self, slot: int, is_gone: bool) -> None:
         """A slot will send nothing more."""
