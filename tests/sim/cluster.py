@@ -366,7 +366,7 @@ class SimulatedCluster:
         self._exchange.end_steps()
 
 
-class StepJobs:
+class StepJobs(Exchange):
     """What `ShuffleExchange` is to the driver."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -383,15 +383,6 @@ class StepJobs:
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
         stages = _stages(pipeline, request, addresses, b"")
         self._steps[pipeline.id] = StepJob(self._cluster, stages, pipeline.slots, answer)
-
-    def try_step(
-        self,
-        pipeline: Pipeline,
-        request: StepRequest,
-        slots: Mapping[SlotIndex, Address],
-        answer: StepAnswer,
-    ) -> bool:
-        return False
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         if pipeline.id in self._steps:
