@@ -158,7 +158,9 @@ class SlotProcess(Process):
         """The other end of a line that it serves."""
         if not self.is_alive or self.has_left or not hasattr(self, "host"):
             raise LineClosed(f"{self.name} does not answer")
-        near, far = connected(self.sim, caller, self)
+        near, far = connected(
+            self.sim, caller, self, lambda: self.sim.chance(self.world.breaks / 10)
+        )
         self.later(self.sim.delay(0.001), "a line is opened", lambda: self._serve(far))
         return near
 
@@ -364,7 +366,7 @@ class SimulatedCluster:
         self._exchange.end_steps()
 
 
-class StepJobs:
+class StepJobs(Exchange):
     """What `ShuffleExchange` is to the driver."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -381,15 +383,6 @@ class StepJobs:
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
         stages = _stages(pipeline, request, addresses, b"")
         self._steps[pipeline.id] = StepJob(self._cluster, stages, pipeline.slots, answer)
-
-    def try_step(
-        self,
-        pipeline: Pipeline,
-        request: StepRequest,
-        slots: Mapping[SlotIndex, Address],
-        answer: StepAnswer,
-    ) -> bool:
-        return False
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         if pipeline.id in self._steps:

@@ -58,7 +58,7 @@ class Standby:
                     file.flush()
                     if process.poll() is None:
                         return process
-            process.wait()
+            _end(process)
         return subprocess.Popen(argv, start_new_session=True)
 
     def dismiss(self) -> None:
@@ -67,7 +67,13 @@ class Standby:
             process, pipe = self._waiting
             self._waiting = None
             os.close(pipe)
-            process.wait()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that has done nothing yet, and may be stopped or in an endless import."""
+    process.kill()
+    process.wait()
 
 
 def main() -> None:

@@ -27,7 +27,11 @@ from tidegate.driver.checkpoints.restoring import Restoring
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.exchange.contract import Exchange, StepBroken
 from tidegate.graph.job_graph import Pipeline
-from tidegate.protocol.checkpoints.restore_orders import restore_orders, restored_enumerators
+from tidegate.protocol.checkpoints.restore_orders import (
+    ended_sources,
+    restore_orders,
+    restored_enumerators,
+)
 from tidegate.protocol.messages import (
     Deploy,
     SlotReport,
@@ -149,7 +153,9 @@ class PipelineDriver:
         self.reports.clear()
         self.counts.clear()
         self._close_assigner()
-        self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
+        self._assigner = SplitAssigner(
+            self.pipeline, enumerators, self._job, ended_sources(self.pipeline, orders)
+        )
         attempt = self.region.deploy()
         return {
             slot: Deploy(self.pipeline.id, attempt, snapshots, orders.get(slot), poison)

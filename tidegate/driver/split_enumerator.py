@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tidegate.connectors.source import EnumeratorContext, SplitEnumerator
@@ -15,17 +15,22 @@ Assignments = dict[tuple[VertexId, SubtaskIndex], SplitAssignment]
 
 
 class SplitAssigner:
-    """Asks the enumerators before each step; lives for one attempt of the pipeline."""
+    """Asks the enumerators before each step; lives for one attempt of the pipeline.
+
+    The enumerators of `ended` sources are not opened: later checkpoints hold their restored state.
+    """
 
     def __init__(
         self,
         pipeline: Pipeline,
         restored: Mapping[VertexId, bytes],
         job: EnumeratorContext | None = None,
+        ended: Collection[VertexId] = (),
     ) -> None:
         self._job = job or EnumeratorContext()
-        self._vertices = pipeline.sources
+        self._vertices = [vertex for vertex in pipeline.sources if vertex.id not in ended]
         self._restored = restored
+        self._kept = {id: state for id, state in restored.items() if id in ended}
         self._enumerators: dict[VertexId, SplitEnumerator] = {}
         self._told_all: set[VertexId] = set()
 
@@ -71,10 +76,11 @@ class SplitAssigner:
 
     def snapshot(self) -> dict[VertexId, bytes]:
         """The pickled enumerator states; every assigned split belongs to its reader."""
-        return {
+        states = {
             id: pickle.dumps(enumerator.snapshot(), protocol=5)
             for id, enumerator in self._enumerators.items()
         }
+        return {**self._kept, **states}
 
     def close(self) -> None:
         for enumerator in self._enumerators.values():

@@ -40,7 +40,7 @@ class Exchange(Protocol):
 
         False: it may take longer, and nothing was done.
         """
-        ...
+        return False
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         """Make a running step of this pipeline end soon."""

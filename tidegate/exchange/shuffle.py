@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidegate.core.ids import Address, JobId, Level, SlotIndex
-from tidegate.exchange.contract import StepAnswer, StepBroken
+from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken
 from tidegate.exchange.step_task import StageTask, same_slot
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.messages import StepRequest, UnitOrder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 
-class ShuffleExchange:
+class ShuffleExchange(Exchange):
     """Runs steps as jobs of a SparkContext."""
 
     def __init__(self, context: SparkContext, job_id: JobId, secret: bytes) -> None:
@@ -63,15 +63,6 @@ class ShuffleExchange:
         except (Py4JError, PySparkException) as failure:
             raise StepBroken(reason_of(failure)) from failure
         answer(outcomes)
-
-    def try_step(
-        self,
-        pipeline: Pipeline,
-        request: StepRequest,
-        slots: Mapping[SlotIndex, Address],
-        answer: StepAnswer,
-    ) -> bool:
-        return False
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         with spark_may_be_gone():

@@ -200,6 +200,10 @@ class StepCaller:
         """Whether a step will come, and look for all work there is."""
         return self._has_called
 
+    def first_look(self) -> float:
+        """In how many seconds to look after an action, with which work may have come."""
+        return LONGEST_SLEEP if self._has_called else self._look_seconds
+
     def next_look(self, work_in: Iterable[float]) -> float:
         """In how many seconds to look again, if work may come in any of so many; 0: unknown."""
         look = self._look_seconds

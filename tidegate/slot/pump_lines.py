@@ -150,7 +150,7 @@ class _LinesOfJob:
 
     def end(self) -> None:
         """End the job: without input from the first pumps, the others would wait forever."""
-        self._driver.close()
+        self._driver.hang_up()
         with self._lock:
             self._pumps.end()
             first = self._connections.get(Level(0))
@@ -159,8 +159,10 @@ class _LinesOfJob:
 
     def _break(self) -> None:
         if self._pumps.needs_all_pumps:
-            with suppress(LineClosed):
+            try:
                 self._driver.send(Frame.BROKEN)
+            except LineClosed:
+                self._driver.hang_up()  # it may live, and the driver would wait for ever
 
     def _arrived(self, level: Level, cargo: Cargo) -> UnitInput | None:
         with self._lock:

@@ -393,8 +393,7 @@ class _Hosted:
 
     def _next_look(self) -> float:
         """In how many seconds to look for work after an action."""
-        is_called_for = self._host is not None and self._host.caller.has_called
-        return LONGEST_SLEEP if is_called_for else self._services.look_seconds
+        return LONGEST_SLEEP if self._host is None else self._host.caller.first_look()
 
     def _look_around(self) -> float:
         """Look for work; returns when to look again."""

@@ -24,7 +24,7 @@ from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
-from tidegate.exchange.contract import StepAnswer, StepBroken
+from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
@@ -44,7 +44,7 @@ from tidegate.transport.versions import versions
 _CLOSE_SECONDS = 5.0
 
 
-class MiniCluster:
+class MiniCluster(Exchange):
     """Slots as threads; `kill`, `pause` and `cut` simulate failures of processes.
 
     Args:
@@ -156,15 +156,6 @@ class MiniCluster:
                 marks += unit.marks
                 reports[i] = unit.report
         answer(list(reports.values()))
-
-    def try_step(
-        self,
-        pipeline: Pipeline,
-        request: StepRequest,
-        slots: Mapping[SlotIndex, Address],
-        answer: StepAnswer,
-    ) -> bool:
-        return False
 
     def end_steps(self) -> None:
         """Nothing outlives a step."""

@@ -93,6 +93,8 @@ class Connection:
         self._socket = sock
         self._is_unix = sock.family == socket.AF_UNIX
         self._sending = threading.Lock()
+        self._is_cut_off = False
+        """Whether a frame may be incomplete: nothing may follow it."""
         self._sends: _Seal | None = None
         self._receives: _Seal | None = None
         self._ahead = _NOTHING
@@ -108,11 +110,18 @@ class Connection:
         """
 
     def send(self, kind: int, *parts: bytes | bytearray | memoryview) -> None:
-        """Send one frame whose payload is the concatenation of `parts`."""
+        """Send one frame whose payload is the concatenation of `parts`.
+
+        Raises:
+            LineClosed: the other end is gone, or the system refused the frame. In the second case
+                the line lives, and a thread that reads it is not woken.
+        """
         length = sum(len(part) for part in parts)
         header = _HEADER.pack(length, kind)
         frame = (header, *parts)
         with self._sending:
+            if self._is_cut_off:
+                raise LineClosed("an earlier frame is incomplete")
             try:
                 if self._sends is not None:
                     frame = (header, self._sends.tag(header), *parts, self._sends.tag(*parts))
@@ -122,6 +131,7 @@ class Connection:
                     for part in frame:
                         self._socket.sendall(part)
             except OSError as failure:
+                self._is_cut_off = True
                 if not self._is_unix and failure.errno != errno.EPIPE:
                     self._says_nothing = True
                 raise LineClosed(str(failure)) from failure

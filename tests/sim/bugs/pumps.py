@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from tests.sim.bugs.planting import bug, section
+from tidegate.core.errors import LineClosed
 from tidegate.exchange.pipelined.exchange import _EndlessJob
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.protocol.arrivals import Arrivals, PumpedJobs
@@ -53,7 +55,8 @@ class _ReadyOnce:
     """The line to the driver, on which nobody says twice that all pumps are here."""
 
     def __init__(self, line: Any) -> None:
-        self._line, self.close, self.receive = line, line.close, line.receive
+        self._line, self.receive = line, line.receive
+        self.hang_up, self.has_room_for = line.hang_up, line.has_room_for
 
     def send(self, kind: Frame, *parts: bytes) -> None:
         if kind is not Frame.READY:
@@ -111,3 +114,32 @@ bug(
     "a broken job is asked again",
     (_EndlessJob, "carries", lambda o: lambda self, addresses: self._addresses == addresses),
 )
+
+
+def _awaited_nevertheless(original: Any) -> Any:
+    def run(self: Any, order: bytes, answer: Any) -> None:
+        self._is_at_rest = False
+        self._await(Frame.REPORT, answer)
+        with suppress(LineClosed):
+            for line in self._lines:
+                line.send(Frame.STEP, order)
+
+    return run
+
+
+bug(
+    "a step that the system refused to send is awaited",
+    (_EndlessJob, "run", _awaited_nevertheless),
+)
+
+
+def _line_stays(original: Any) -> Any:
+    def complain(self: Any) -> None:
+        with suppress(LineClosed):
+            if self._pumps.needs_all_pumps:
+                self._driver.send(Frame.BROKEN)
+
+    return complain
+
+
+bug("a slot that can send nothing keeps its line", (_LinesOfJob, "_break", _line_stays))

@@ -28,8 +28,12 @@ class LineEnd:
     epoch = 0
     """Of the endless job that it is of."""
 
-    def __init__(self, sim: Simulation, process: Process | None) -> None:
+    def __init__(
+        self, sim: Simulation, process: Process | None, is_refused: Callable[[], bool]
+    ) -> None:
         self._sim, self._process = sim, process
+        self._is_refused = is_refused
+        self._is_cut_off = False
         self.is_other_end_gone = False
         self.on_frame: Callable[[int, bytearray], None] | None = None
         self.on_end: Callable[[], None] = lambda: None
@@ -49,6 +53,9 @@ class LineEnd:
             return
         if self._is_closed or self._ending in (Ending.CLOSED, Ending.RESET):
             raise LineClosed("the line has ended")
+        self._is_cut_off = self._is_cut_off or (self._process is not None and self._is_refused())
+        if self._is_cut_off:  # the system is out of memory; the line lives
+            raise LineClosed("no buffer space is available")
         self.other._is_sent((int(kind), bytearray(b"".join(parts))))
 
     def has_room_for(self, size: int) -> bool:
@@ -71,6 +78,8 @@ class LineEnd:
             self.other._is_sent(Ending.CLOSED)
             if self._reader is not None and self._process is not None:
                 self._process.later(0.0, "a line is closed", self._reader.resume)
+
+    hang_up = close
 
     # --- what befalls it ------------------------------------------------------------------------
 
@@ -106,8 +115,12 @@ class LineEnd:
 
 
 def connected(
-    sim: Simulation, process: Process | None, other: Process | None
+    sim: Simulation,
+    process: Process | None,
+    other: Process | None,
+    is_refused: Callable[[], bool],
 ) -> tuple[LineEnd, LineEnd]:
-    near, far = LineEnd(sim, process), LineEnd(sim, other)
+    """Both ends of a line; `is_refused` tells whether a frame of a process is not even sent."""
+    near, far = LineEnd(sim, process, is_refused), LineEnd(sim, other, is_refused)
     near.other, far.other = far, near
     return near, far

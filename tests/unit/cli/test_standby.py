@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+import time
 
 import psutil
 import pytest
@@ -68,6 +70,23 @@ def test_a_process_that_cannot_be_started_leaves_nothing(standby, monkeypatch):
 def test_it_ends_when_it_is_no_longer_needed(standby):
     standby.prepare()
     standby.dismiss()
+    assert not waiting()
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_process_that_has_stopped_keeps_nobody_waiting(standby, is_replaced):
+    standby.prepare()
+    (process,) = waiting()
+    process.suspend()
+    limit = threading.Timer(20, process.kill)  # the test fails instead of waiting
+    limit.start()
+    before = time.monotonic()
+    if is_replaced:
+        assert standby.start([sys.executable, "-c", "exit(3)"]).wait(120) == 3
+    else:
+        standby.dismiss()
+    limit.cancel()
+    assert time.monotonic() - before < 15
     assert not waiting()
 
 

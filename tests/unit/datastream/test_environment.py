@@ -262,6 +262,13 @@ def test_a_buffer_timeout_is_the_latency_target(env):
     assert env._configuration.get("tidegate.step.latency-target") == timedelta(milliseconds=400)
 
 
+@pytest.mark.parametrize("timeout", [2, -1])
+def test_the_buffer_timeout_that_was_set_last_counts(env, timeout):
+    env.set_buffer_timeout(timeout)
+    env.configure({"execution.buffer-timeout.interval": "20 ms"})
+    assert env.get_buffer_timeout() == 20
+
+
 def test_buffer_timeouts_are_kept_and_checked(env):
     assert env.get_buffer_timeout() == 100
     assert env.set_buffer_timeout("1 s").get_buffer_timeout() == 1000

@@ -17,6 +17,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import PATIENCE, wait_until
+from tests.taps import Tap
 from tests.unit.driver.conftest import RECORDS
 from tidegate.checkpoint.savepoints import dispose
 from tidegate.core.errors import JobCanceled, NoCheckpoint, SavepointFailed
@@ -128,6 +129,22 @@ def test_a_stop_that_drains_ends_the_inputs_first(begun, settings, target):
     stop(job, target, drains=True)
     job.result()
     assert dict(job.records("sums")) == totals(RECORDS[:20])
+
+
+def test_a_drained_job_looks_for_no_input_when_it_is_started_again(
+    begun, settings, target, monkeypatch
+):
+    job, tap = begun(settings=settings)
+    path = stop(job, target, drains=True)
+    job.result()
+
+    def create_enumerator(source):
+        raise OSError("there is no such topic any more")
+
+    monkeypatch.setattr(Tap, "create_enumerator", create_enumerator)
+    job, _ = begun(20, tap, settings={**settings, PATH: path})
+    job.result()
+    assert job.status is JobStatus.FINISHED
 
 
 def test_a_job_is_cancelled_when_its_savepoint_is_there(begun, settings, target):

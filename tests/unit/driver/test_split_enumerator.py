@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from tests.programs import apply, collected, graph_of, read
@@ -89,6 +91,16 @@ def test_enumerators_are_closed_with_the_attempt():
     assigner.assign()
     assigner.close()
     assert source.enumerator.events == ["open", 2, "close"]
+
+
+def test_a_source_that_has_ended_is_not_asked_but_keeps_its_state():
+    ended, other = Scripted({0: ["a"]}), Scripted({0: ["b"]})
+    restored = {0: pickle.dumps("listed"), 1: pickle.dumps("also listed")}
+    assigner = SplitAssigner(pipeline(ended, other), restored, ended={0})
+    assert {vertex for vertex, _ in assigner.assign()} == {1}
+    assert not assigner.may_find_more
+    assert ended.enumerator.events == []
+    assert assigner.snapshot() == {0: restored[0], 1: pickle.dumps(None, protocol=5)}
 
 
 def test_all_that_were_created_are_closed_even_if_one_could_not_be_opened():

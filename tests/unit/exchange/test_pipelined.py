@@ -4,6 +4,7 @@ import pickle
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from tidegate.core.ids import Address
 from tidegate.exchange.contract import StepBroken, StepCanceled
 from tidegate.exchange.pipelined import exchange
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.messages import Attendance
+from tidegate.protocol.messages import Attendance, StepRequest
 
 
 class ReadyLine:
@@ -23,18 +24,23 @@ class ReadyLine:
 
     def __init__(self):
         self.closed = threading.Event()
+        self.is_hung_up = threading.Event()
 
     def send(self, kind, *parts):
         pass
 
     def receive(self):
         if self.is_read:
-            self.closed.wait()
+            self.is_hung_up.wait()
             raise LineClosed("there is no more")
         self.is_read = True
         return Frame.READY, bytearray()
 
+    def hang_up(self):
+        self.is_hung_up.set()
+
     def close(self):
+        self.is_hung_up.set()
         self.closed.set()
 
 
@@ -121,3 +127,140 @@ def test_a_job_carries_another_step_if_its_reports_can_be_read(monkeypatch, repo
     is_carried, answer = carries.get(timeout=PATIENCE)
     assert is_carried == (answer == ["a report"])
     assert is_carried or isinstance(answer, StepBroken)
+
+
+class RefusingLine(ReadyLine):
+    """A line that lives, but whose frames the system refuses."""
+
+    def send(self, kind, *parts):
+        if kind == Frame.STEP:
+            raise LineClosed("[Errno 105] No buffer space available")
+
+
+class UnreadableLine(ReadyLine):
+    """A line whose report does not fit into memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_asked = threading.Event()
+
+    def send(self, kind, *parts):
+        if kind == Frame.STEP:
+            self.is_asked.set()
+
+    def receive(self):
+        if not self.is_read:
+            return super().receive()
+        self.is_asked.wait(PATIENCE)
+        raise MemoryError
+
+
+@pytest.mark.parametrize("kind", [RefusingLine, UnreadableLine])
+def test_a_step_that_a_living_slot_cannot_get_or_report_is_broken(monkeypatch, kind):
+    addresses = (Address("localhost", 1), Address("localhost", 2))
+    lines = [kind(), ReadyLine()]
+    found = iter(lines)
+    job = exchange._EndlessJob(None, "tag", Attendance(0, 1, 2, 1), addresses, False)
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: next(found))
+    assert job.start(b"secret") == []
+    answers = queue.SimpleQueue()
+    job.run(b"a step", answers.put)
+    assert isinstance(answers.get(timeout=PATIENCE), StepBroken)
+    assert not job.carries(addresses)
+    assert all(line.closed.wait(PATIENCE) for line in lines)
+
+
+class WaitingLine(ReadyLine):
+    """A line whose reader is about to wait when the job ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.events = []
+        self.may_return = threading.Event()
+
+    def receive(self):
+        if not self.is_read:
+            return super().receive()
+        self.may_return.wait(PATIENCE)
+        self.events.append("received")
+        raise LineClosed("there is no more")
+
+    def close(self):
+        self.events.append("closed")
+        super().close()
+
+
+@pytest.mark.parametrize("way", ["end", "give_up"])
+def test_a_line_is_closed_by_the_thread_that_reads_it(monkeypatch, way):
+    """Otherwise, the thread might read another line that gets the same file descriptor."""
+    line = WaitingLine()
+    job = exchange._EndlessJob(
+        None, "tag", Attendance(0, 1, 1, 1), (Address("localhost", 1),), False
+    )
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: line)
+    assert job.start(b"secret") == []
+    if way == "end":
+        job.end()
+    else:
+        job.give_up(StepCanceled("the step was canceled"))
+    assert line.is_hung_up.is_set()
+    line.may_return.set()
+    assert line.closed.wait(PATIENCE)
+    assert line.events == ["received", "closed"]
+
+
+ONE_SLOT = SimpleNamespace(id=0, slots=1, levels=1)
+THERE = {0: Address("localhost", 1)}
+
+
+def request(step):
+    return StepRequest(pipeline=0, attempt=1, step=step, slice_records=1, slice_bytes=1)
+
+
+def test_an_exchange_that_has_ended_starts_no_job(monkeypatch):
+    """Its pumps would take up the room of other steps, and nobody would end them."""
+    dialed = []
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: dialed.append(address))
+    ended = exchange.PipelinedExchange(None, "a-job", b"secret")
+    ended.end_steps()
+    with pytest.raises(StepCanceled):
+        ended.run_step(ONE_SLOT, request(1), THERE, print)
+    assert dialed == []
+
+
+class ReportingLine(ReadyLine):
+    """Reports every step at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = queue.SimpleQueue()
+        self.is_full = False
+
+    def send(self, kind, *parts):
+        if kind == Frame.STEP:
+            self.steps.put(parts)
+
+    def has_room_for(self, size):
+        return not self.is_full
+
+    def receive(self):
+        if not self.is_read:
+            return super().receive()
+        self.steps.get()
+        return Frame.REPORT, bytearray(pickle.dumps("a report"))
+
+
+def test_a_step_is_not_tried_if_a_slot_has_not_read_what_was_sent_before(monkeypatch):
+    """The caller is the job master, which must not wait for a slot."""
+    line = ReportingLine()
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: line)
+    running = exchange.PipelinedExchange(None, "a-job", b"secret")
+    answers = queue.SimpleQueue()
+    running.run_step(ONE_SLOT, request(1), THERE, answers.put)
+    assert answers.get(timeout=PATIENCE) == ["a report"]
+    line.is_full = True
+    assert not running.try_step(ONE_SLOT, request(2), THERE, answers.put)
+    assert line.steps.empty()
+    line.is_full = False
+    assert running.try_step(ONE_SLOT, request(2), THERE, answers.put)
+    assert answers.get(timeout=PATIENCE) == ["a report"]

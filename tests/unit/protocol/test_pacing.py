@@ -290,6 +290,12 @@ def test_an_abort_between_two_levels_of_a_step_waits_for_the_next_step(caller):
     assert caller.calls(never)
 
 
+def test_a_slot_looks_soon_after_an_action_unless_a_step_will_come(caller):
+    assert caller.first_look() == LONGEST_LOOK
+    caller.calls(always)
+    assert caller.first_look() == LONGEST_SLEEP
+
+
 def test_a_slot_sleeps_until_work_may_come(caller):
     assert caller.next_look([math.inf, 0.4, 0.3]) == 0.3
 

@@ -17,8 +17,9 @@ from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
-from tidegate.protocol.messages import Attendance, SlotReport
+from tidegate.protocol.messages import Attendance, SlotReport, UnitOrder
 from tidegate.protocol.packet import SlotOutOfReach
+from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.pump_lines import PumpLines, Sender
 from tidegate.transport.wire import dial
 
@@ -297,7 +298,7 @@ class LeftLine:
     def receive(self):
         raise LineClosed("it has left")
 
-    def close(self):
+    def hang_up(self):
         pass
 
 
@@ -312,6 +313,40 @@ def test_a_pump_that_comes_when_the_driver_has_left_runs_dry():
         lines.attend(LeftLine(), pickle.dumps(Attendance(0, 1, 2, 2)))
     lines.pump(pump, struct.pack(">QII", 1, 0, 0))
     assert pump.sent == [Frame.END]
+
+
+class RefusedLine:
+    """A line that lives, but whose frames the system refuses after the first."""
+
+    def __init__(self, *frames):
+        self._frames = list(frames)
+        self.is_hung_up = threading.Event()
+
+    def send(self, kind, *parts):
+        if kind != Frame.READY:
+            raise LineClosed("[Errno 105] No buffer space available")
+
+    def has_room_for(self, size):
+        return True
+
+    def receive(self):
+        if self._frames:
+            return self._frames.pop()
+        assert self.is_hung_up.wait(PATIENCE), "the driver would wait for a step that cannot end"
+        raise LineClosed("it has been hung up")
+
+    def hang_up(self):
+        self.is_hung_up.set()
+
+
+def test_a_slot_that_can_neither_report_nor_complain_hangs_up():
+    def run(pipeline, key, packets, marks, request, answer, on_packet):
+        answer(UnitAnswer((), (), SlotReport(slot=0)))
+
+    order = UnitOrder(pipeline=0, attempt=1, step=1, level=0, request=None)
+    driver = RefusedLine((Frame.STEP, pickle.dumps(order)))
+    with pytest.raises(LineClosed):
+        PumpLines(0, run, Threads()).attend(driver, pickle.dumps(Attendance(0, 1, 1, 1)))
 
 
 def test_the_driver_hears_of_a_pump_that_leaves(slots):

@@ -1,3 +1,4 @@
+import errno
 import os
 import pickle
 import socket
@@ -259,6 +260,24 @@ def test_a_line_is_closed_after_those_who_send_have_let_go_of_it():
     line.close()
     sender.join(120)
     assert events == ["sent", "closed"]
+
+
+def test_nothing_follows_a_frame_of_which_only_a_part_was_sent():
+    """The other end would take it for the rest of that frame."""
+    sent = []
+
+    class Socket:
+        family = socket.AF_UNIX
+
+        def sendall(self, data):
+            sent.append(bytes(data))
+            raise OSError(errno.ENOBUFS, "No buffer space available")
+
+    line = Connection(Socket())
+    for _ in range(2):
+        with pytest.raises(LineClosed):
+            line.send(1, b"x")
+    assert len(sent) == 1
 
 
 def test_nobody_at_the_address_is_line_closed(path):

@@ -36,7 +36,8 @@ class EnvironmentSettings:
         defaults = {**file_settings(), **hosted.defaults}
         self._configuration = JobConfiguration(defaults, hosted.settings)
         self._restart_strategy = RestartStrategies.fall_back_restart()
-        self._buffer_timeout: int | None = None
+        self._unlimited_target: timedelta | None = None
+        """What stands for a buffer timeout of -1, if that was set."""
         self._time_characteristic = TimeCharacteristic.EventTime
         self._dead_letters: SinkLike | None = None
 
@@ -105,18 +106,19 @@ class EnvironmentSettings:
 
         A shorter time costs more CPU; -1 waits as long as a step under full load takes.
         """
-        self._buffer_timeout = milliseconds = checked_buffer_timeout(timeout_millis)
+        milliseconds = checked_buffer_timeout(timeout_millis)
         target = timedelta(milliseconds=milliseconds)
+        self._unlimited_target = None
         if milliseconds < 0:
             target = self._configuration.get("tidegate.step.target-duration")
+            self._unlimited_target = target
         self._configuration.set("tidegate.step.latency-target", target)
         return self
 
     def get_buffer_timeout(self) -> int:
         """The longest time that a record waits for a step to begin, in milliseconds."""
-        if self._buffer_timeout is not None:
-            return self._buffer_timeout
-        return as_milliseconds(self._configuration.get("tidegate.step.latency-target"))
+        target = self._configuration.get("tidegate.step.latency-target")
+        return -1 if target == self._unlimited_target else as_milliseconds(target)
 
     def get_default_local_parallelism(self) -> int:
         """The parallelism of jobs that do not set one."""

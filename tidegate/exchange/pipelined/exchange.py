@@ -15,7 +15,6 @@ import pickle
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +50,7 @@ class PipelinedExchange:
         self._tag = f"tidegate-{job_id}"
         self._jobs: dict[PipelineId, _EndlessJob] = {}
         self._epochs = 0
+        self._has_ended = False
         self._lock = threading.Lock()
 
     def run_step(
@@ -87,7 +87,10 @@ class PipelinedExchange:
         job = self._jobs.get(pipeline.id)
         if job is None or not job.carries(_in_order(pipeline, slots)):
             return False
-        job.run(unit_order(request, Level(0)), answer)
+        order = unit_order(request, Level(0))
+        if not job.has_room_for(order):
+            return False
+        job.run(order, answer)
         return True
 
     def cancel_step(self, pipeline: Pipeline) -> None:
@@ -96,16 +99,20 @@ class PipelinedExchange:
             job.give_up(StepCanceled("the step was canceled"))
 
     def end_steps(self) -> None:
-        for job in list(self._jobs.values()):
+        with self._lock:
+            self._has_ended = True
+            jobs = list(self._jobs.values())
+        for job in jobs:
             job.end()
 
     def _new_job(self, pipeline: Pipeline, addresses: tuple[Address, ...]) -> _EndlessJob:
         with self._lock:
+            if self._has_ended:  # nobody would end it
+                raise StepCanceled("no steps follow")
             self._epochs += 1
-            epoch = self._epochs
-        attendance = Attendance(pipeline.id, epoch, pipeline.slots, pipeline.levels)
-        job = _EndlessJob(self._context, self._tag, attendance, addresses, is_pumped(pipeline))
-        self._jobs[pipeline.id] = job
+            attendance = Attendance(pipeline.id, self._epochs, pipeline.slots, pipeline.levels)
+            job = _EndlessJob(self._context, self._tag, attendance, addresses, is_pumped(pipeline))
+            self._jobs[pipeline.id] = job
         return job
 
 
@@ -158,12 +165,13 @@ class _EndlessJob:
                 unreachable.append(SlotOutOfReach(SlotIndex(slot), str(failure)))
         if unreachable:
             self.give_up(StepBroken("a slot cannot be reached"))
-            return unreachable
         with self._lock:
             broken = self._broken
-        if broken is not None:  # canceled while connecting
+        if broken is not None:  # also if it was canceled while connecting
             for line in self._lines:
                 line.close()
+            if unreachable:
+                return unreachable
             raise broken
         answers: queue.SimpleQueue[Sequence[StepOutcome] | StepBroken] = queue.SimpleQueue()
         self._await(Frame.READY, answers.put)
@@ -195,9 +203,15 @@ class _EndlessJob:
         """Run a step; a job that did not complete it runs no other."""
         self._is_at_rest = False
         self._await(Frame.REPORT, answer)
-        with suppress(LineClosed):  # the receiving thread knows which line, and why
+        try:
             for line in self._lines:
                 line.send(Frame.STEP, order)
+        except LineClosed as failure:
+            self.give_up(StepBroken(f"a slot cannot be sent a step: {failure}"))
+
+    def has_room_for(self, order: bytes) -> bool:
+        """Whether `run` need not wait for a slot."""
+        return all(line.has_room_for(len(order)) for line in self._lines)
 
     def give_up(self, reason: StepBroken) -> None:
         """Release everything that waits for a slot."""
@@ -206,7 +220,7 @@ class _EndlessJob:
                 return
             self._broken = reason
         for line in self._lines:
-            line.close()
+            line.hang_up()
         if self._thread is not None:
             with spark_may_be_gone():
                 self._context.cancelJobGroup(self._group)
@@ -216,7 +230,7 @@ class _EndlessJob:
         with self._lock:
             was_broken, self._broken = self._broken, self._broken or StepCanceled("it was ended")
         for line in self._lines:
-            line.close()
+            line.hang_up()
         if self._thread is not None and was_broken is None:
             self._thread.join(_END_SECONDS)
             if self._thread.is_alive():
@@ -234,12 +248,18 @@ class _EndlessJob:
 
     def _receive(self, slot: int, line: Connection) -> None:
         """Receive frames from a slot until its line ends, which ends the job."""
-        is_gone = False
         try:
             while self._take(slot, *line.receive()):
                 pass
         except LineClosed:
-            is_gone = line.is_other_end_gone
+            pass
+        except Exception:  # out of memory, for example: nobody else would answer
+            _log.exception("slot %s cannot be received from", slot)
+        self._left(slot, line.is_other_end_gone)
+        line.close()
+
+    def _left(self, slot: int, is_gone: bool) -> None:
+        """A slot will send nothing more."""
         self.give_up(StepBroken(f"slot {slot} {'has gone' if is_gone else 'lost a pump'}"))
         with self._lock:
             awaited, self._awaited = self._awaited, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tidegate.checkpoint.checkpoint import Checkpoint
@@ -22,6 +22,21 @@ def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, Res
         SlotIndex(slot): _restore_order(pipeline, point, SubtaskIndex(slot), feeding)
         for slot in range(pipeline.slots)
     }
+
+
+def ended_sources(
+    pipeline: Pipeline, orders: Mapping[SlotIndex, RestoreOrder]
+) -> frozenset[VertexId]:
+    """The sources all of whose subtasks had ended: nobody reads what they would find."""
+    ended = {
+        vertex.id: [
+            order.subtasks[vertex.id].is_finished
+            for order in orders.values()
+            if vertex.id in order.subtasks
+        ]
+        for vertex in pipeline.sources
+    }
+    return frozenset(id for id, found in ended.items() if found and all(found))
 
 
 def _feeding(pipeline: Pipeline, metadata: CheckpointMetadata) -> Feeding:

@@ -9,6 +9,7 @@ from tidegate.core.errors import InternalError, StateMisuse
 from tidegate.driver.upgrade_plan import plan_upgrade
 from tidegate.graph.exchanges import exchanges_of
 from tidegate.protocol.checkpoints.restore_orders import (
+    ended_sources,
     restore_orders,
     restored_enumerators,
     with_restored_max_parallelism,
@@ -59,13 +60,21 @@ def checkpoint_of(graph, *, parallelism, max_parallelism, enumerator=None):
     )
 
 
-def ended_for_one(metadata):
-    """The same checkpoint, in which the second subtask of each operator had come to its end."""
+def ended_for(metadata, *subtasks):
+    """The same checkpoint, in which these subtasks of each operator had come to their end."""
     records = {
-        key: replace(record, finished=frozenset({1}), ended_inputs={1: frozenset({0})})
+        key: replace(
+            record,
+            finished=frozenset(subtasks),
+            ended_inputs=dict.fromkeys(subtasks, frozenset({0})),
+        )
         for key, record in metadata.operators.items()
     }
     return replace(metadata, operators=records)
+
+
+def ended_for_second(metadata):
+    return ended_for(metadata, 1)
 
 
 def job(parallelism=2, **settings):
@@ -100,11 +109,25 @@ def test_every_slot_gets_what_its_subtasks_take_over():
     assert restored_enumerators(graph.pipelines[0], point) == {0: b"known"}
 
 
+@pytest.mark.parametrize("parallelism", [2, 3])
+@pytest.mark.parametrize(("subtasks", "ended"), [((), set()), ((1,), set()), ((0, 1), {0})])
+def test_a_source_has_ended_when_all_its_subtasks_have(subtasks, ended, parallelism):
+    graph = job(parallelism)
+    metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128)
+    point = Checkpoint(ended_for(metadata, *subtasks), None)
+    (pipeline,) = graph.pipelines
+    assert ended_sources(pipeline, restore_orders(pipeline, point)) == ended
+
+
+def test_no_source_has_ended_without_a_checkpoint():
+    assert ended_sources(job().pipelines[0], {}) == set()
+
+
 @pytest.mark.parametrize("change", ["none", "parallelism", "operator"])
 def test_what_had_ended_for_one_subtask_has_ended_if_the_job_is_the_same(change):
     graph = job()
     *_, sink = graph.vertices
-    metadata = ended_for_one(checkpoint_of(graph, parallelism=2, max_parallelism=128))
+    metadata = ended_for_second(checkpoint_of(graph, parallelism=2, max_parallelism=128))
     operators = dict(metadata.operators)
     source = graph.vertices[0].chain[0].operator_id
     if change == "parallelism":
@@ -155,7 +178,7 @@ def test_a_reader_that_has_read_all_it_had_gets_nothing_of_others():
 def test_a_source_that_had_ended_carries_its_own_part_of_a_union_list_and_others_get_all():
     graph = job()
     source, sink = (vertex.chain[0].operator_id for vertex in graph.vertices)
-    metadata = ended_for_one(checkpoint_of(graph, parallelism=2, max_parallelism=128))
+    metadata = ended_for_second(checkpoint_of(graph, parallelism=2, max_parallelism=128))
     union = OperatorStateFacts(StateMetadata("all", "list"), Redistribution.UNION, 3)
     operators = {
         key: replace(
