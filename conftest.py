@@ -21,8 +21,12 @@ _SLOWEST_LAST = ("slow", "spark", "cluster", "soak")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Jobs of tests are not written down among those of the user; JVMs live for a short time."""
+    """Jobs of tests are not written down among those of the user; JVMs live for a short time.
+
+    No classes are stored for the JVMs of the user, either.
+    """
     if not _is_worker(config):
+        os.environ["TIDEGATE_STORE_CLASSES"] = "false"
         os.environ["TIDEGATE_HOME"] = tempfile.mkdtemp(prefix="tidegate-tests-")
         os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 

@@ -107,8 +107,8 @@ class SupervisedJob:
         return _kill(self._executor())
 
     def kill_driver(self) -> float:
-        # The other child of the supervisor waits to become the next driver.
-        return _kill(next(each for each in self._supervisor.children() if each.children()))
+        # The other children of the supervisor prepare the start of the next driver.
+        return _kill(min(self._supervisor.children(), key=psutil.Process.create_time))
 
     def state_bytes(self) -> int:
         return sum(each.stat().st_size for each in self._checkpoints()[-1].iterdir())

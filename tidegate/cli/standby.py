@@ -35,16 +35,7 @@ class Standby:
     def prepare(self) -> None:
         """Have a process ready for the next start."""
         if self._waiting is None:
-            reading, writing = os.pipe()
-            argv = [sys.executable, *_INTERPRETER, __name__, str(reading)]
-            try:
-                process = subprocess.Popen(argv, pass_fds=(reading,), start_new_session=True)
-            except BaseException:
-                os.close(writing)
-                raise
-            finally:
-                os.close(reading)
-            self._waiting = process, writing
+            self._waiting = start_tied(__name__)
 
     def start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a command in a session of its own."""
@@ -74,6 +65,25 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process that has done nothing yet, and may be stopped or in an endless import."""
     process.kill()
     process.wait()
+
+
+def start_tied(module: str, output: int | None = None) -> tuple[subprocess.Popen[bytes], int]:
+    """Run a module in a session of its own, with a pipe to read from; returns our end of it.
+
+    The pipe ends with this process, however it ends.
+    """
+    reading, writing = os.pipe()
+    argv = [sys.executable, *_INTERPRETER, module, str(reading)]
+    try:
+        process = subprocess.Popen(
+            argv, pass_fds=(reading,), stdout=output, stderr=output, start_new_session=True
+        )
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+    return process, writing
 
 
 def main() -> None:

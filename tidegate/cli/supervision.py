@@ -14,6 +14,7 @@ from types import FrameType
 
 import typer
 
+from tidegate.cli.class_storing import ClassStoring
 from tidegate.cli.detached import record_of
 from tidegate.cli.exit_codes import USAGE, USER_ERROR
 from tidegate.cli.standby import Standby
@@ -33,26 +34,57 @@ _OVER = (JobStatus.FINISHED.name, JobStatus.CANCELED.name)
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | None) -> int:
+def supervise(
+    argv: Callable[[str | None], Sequence[str]],
+    start_from: str | None,
+    storing: ClassStoring | None = None,
+) -> int:
     """Run the program until it ends by itself; returns its exit code.
 
-    `argv` returns the command that starts it from a checkpoint.
+    `argv` returns the command that starts it from a checkpoint. `storing` begins while a driver
+    runs.
     """
-    standby = Standby()
+    successor = _Successor(Standby(), storing)
     try:
-        return _supervise(argv, start_from, standby)
+        return _supervise(argv, start_from, successor)
     finally:
-        standby.dismiss()
+        successor.dismiss()
+
+
+class _Successor:
+    """What makes the start of the next driver quicker."""
+
+    def __init__(self, standby: Standby, storing: ClassStoring | None) -> None:
+        self._standby = standby
+        self._storing = storing
+
+    def start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        return self._standby.start(argv)
+
+    def prepare(self) -> None:
+        """Prepare what is possible: the driver must not be left alone."""
+        with suppress(Exception):
+            self._standby.prepare()
+        with suppress(Exception):
+            import_module("tidegate.checkpoint.locate")  # for `restart_path`
+        with suppress(Exception):
+            if self._storing is not None:
+                self._storing.begin()
+
+    def dismiss(self) -> None:
+        self._standby.dismiss()
+        if self._storing is not None:
+            self._storing.end()
 
 
 def _supervise(
-    argv: Callable[[str | None], Sequence[str]], start_from: str | None, standby: Standby
+    argv: Callable[[str | None], Sequence[str]], start_from: str | None, successor: _Successor
 ) -> int:
     launch = os.environ.setdefault(LAUNCH_VARIABLE, secrets.token_hex(8))
     wait, path = 0.0, start_from
     while True:
         began = time.monotonic()
-        code = _run(argv(path), standby)
+        code = _run(argv(path), successor)
         if code in _FINAL:
             return code
         ended = time.monotonic()
@@ -99,7 +131,7 @@ def restart_path(record: JobRecord | None, start_from: str | None) -> str | None
     return start_from
 
 
-def _run(argv: Sequence[str], standby: Standby) -> int:
+def _run(argv: Sequence[str], successor: _Successor) -> int:
     """Run a driver to its end.
 
     Signals that should end the supervisor end the driver first, once and gracefully: it has its own
@@ -125,9 +157,9 @@ def _run(argv: Sequence[str], standby: Standby) -> int:
     # SIGINT, which shells set for background processes.
     before = {each: signal.signal(each, hand_on) for each in _ENDING_SIGNALS}
     try:
-        process = standby.start(argv)
+        process = successor.start(argv)
         interrupt()
-        code = _wait(process, standby)
+        code = _wait(process, successor)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -136,14 +168,12 @@ def _run(argv: Sequence[str], standby: Standby) -> int:
     return code
 
 
-def _wait(process: subprocess.Popen[bytes], standby: Standby) -> int:
-    """Wait for the end of a driver; meanwhile, prepare what its successor needs."""
+def _wait(process: subprocess.Popen[bytes], successor: _Successor) -> int:
+    """Wait for the end of a driver; meanwhile, prepare its successor."""
     try:
         return process.wait(_SETTLED_SECONDS)
     except subprocess.TimeoutExpired:
-        with suppress(Exception):  # it would only be quicker: the driver must not be left alone
-            standby.prepare()
-            import_module("tidegate.checkpoint.locate")  # for `restart_path`
+        successor.prepare()
         return process.wait()
 
 

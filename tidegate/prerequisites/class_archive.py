@@ -7,6 +7,7 @@ that does not fit.
 import hashlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,7 @@ def store_classes(java: JavaInstallation, folders: Iterable[Path] | None = None)
     for folder in wrapper_folders() if folders is None else folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as directory:
+            with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as directory:
                 unfinished = Path(directory) / name
                 _record(unfinished, Path(directory))
                 return unfinished.replace(folder / name)
@@ -63,22 +64,35 @@ def _record(archive: Path, directory: Path) -> None:
     program = directory / "sample.py"
     program.write_text(_SAMPLE, encoding="utf-8")
     options = f'spark.driver.extraJavaOptions="-XX:ArchiveClassesAtExit={archive}" {_SILENT}'
-    # The job is not to be listed among those of the user.
-    environment = {**os.environ, "TIDEGATE_HOME": str(directory)}
-    # The Java holds the pipes until it has written the archive, some time after the job.
-    run = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "tidegate", "run", "-D", options, str(program)],
-        env=environment,
+        env=_environment(directory),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        check=False,
-    )
-    if run.returncode != 0 or not archive.is_file():
-        said = "\n".join(run.stdout.splitlines()[-20:])
+        process_group=0,
+    ) as job:
+        try:
+            # The Java holds the pipe until it has written the archive, some time after the job.
+            said, _ = job.communicate()
+        except BaseException:
+            os.killpg(job.pid, signal.SIGKILL)
+            raise
+    if job.returncode != 0 or not archive.is_file():
+        said = "\n".join(said.splitlines()[-20:])
         raise ExternalError(f"no classes were stored; a small job of Spark said:\n{said}")
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Keeps the job from being listed among those of the user, and from using their settings."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("TIDEGATE_") and name != "FLINK_CONF_DIR"
+    }
+    return {**kept, "TIDEGATE_HOME": str(home), "SPARK_LOCAL_DIRS": str(home)}
 
 
 def _name_for(java: JavaInstallation) -> str:

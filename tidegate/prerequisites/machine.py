@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.prerequisites.check import Check, missing, ok, warning
@@ -12,6 +13,7 @@ GIGABYTE = 10**9
 _ADVISED_MEMORY = 2 * GIGABYTE
 _ADVISED_DISK = 1 * GIGABYTE
 _CGROUP = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
 
 
 def check_cores() -> Check:
@@ -98,9 +100,38 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def available_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
+    """The bytes that a new process can use without others being ended; None: unknown."""
+    try:
+        available = 1024 * _fields(proc / "meminfo")["MemAvailable:"]
+    except (OSError, KeyError):
+        return None
+    for each in _cgroups(proc, cgroup):
+        limit = _cgroup_memory_limit(each)
+        if limit is not None:
+            # Linux frees what it has only cached of files.
+            cached = _fields(each / "memory.stat")["inactive_file"]
+            used = int((each / "memory.current").read_text())
+            available = min(available, limit - used + cached)
+    return available
+
+
+def _cgroups(proc: Path, root: Path) -> Iterator[Path]:
+    """The group of this process, and all groups around it."""
+    lines = (proc / "self" / "cgroup").read_text().splitlines()
+    for path in (line.removeprefix("0::/") for line in lines if line.startswith("0::/")):
+        yield from (root / path, *(root / parent for parent in Path(path).parents))
+
+
 def _cgroup_memory_limit(cgroup: Path) -> int | None:
     try:
         text = (cgroup / "memory.max").read_text().strip()
     except OSError:
         return None
     return int(text) if text.isdigit() else None
+
+
+def _fields(file: Path) -> dict[str, int]:
+    """A file of lines that begin with a name and a number."""
+    lines = (line.split() for line in file.read_text().splitlines())
+    return {name: int(number) for name, number, *_ in lines}

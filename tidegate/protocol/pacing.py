@@ -21,7 +21,7 @@ _LONGEST_STEP = 2.0
 _SHORTEST_LOOK = 0.001
 LONGEST_LOOK = 0.01
 LONG_IDLE_FACTOR = 10
-"""By how much a slot looks less often after `LONG_IDLE_LOOKS` looks that found no work."""
+"""By how much a slot looks less often after `LONG_IDLE_LOOKS` looks since it read a record."""
 LONG_IDLE_LOOKS = 100
 LONGEST_SLEEP = 1.0
 """Work that cannot come before is looked for nevertheless: clocks are set, and code has faults."""
@@ -184,8 +184,10 @@ class StepCaller:
 
         `sources`: what the slot has read in this step.
         """
+        sources = list(sources)
         self._has_called = likely_has_more(sources)
-        self._looks = 0
+        if any(source.records for source in sources):
+            self._looks = 0
 
     def calls(self, is_available: Callable[[], bool]) -> bool:
         """Whether to call the driver; `is_available` tells whether operators have work."""

@@ -91,7 +91,7 @@ def test_the_first_restart_is_not_delayed(monkeypatch, capsys):
     monkeypatch.setattr(supervision, "time", clock)
     runs = iter([(5, 7), (5, 7), (5, 7), (70, 7), (5, 0)])
 
-    def run(argv, standby):
+    def run(argv, successor):
         seconds, code = next(runs)
         now[0] += seconds
         return code
@@ -142,6 +142,31 @@ def test_a_driver_is_supervised_even_if_nothing_can_be_prepared(tmp_path, quickl
     monkeypatch.setattr(Standby, "prepare", fail)
     assert supervise(lambda path: [*program, str(ended)], None) == 0
     assert ended.exists()
+
+
+class CountedStoring:
+    """Stands in for the process that stores classes."""
+
+    def __init__(self):
+        self.calls = []
+
+    def begin(self):
+        self.calls.append("begin")
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def end(self):
+        self.calls.append("end")
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.01, ["begin", "end"]), (60.0, ["end"])])
+def test_classes_are_stored_once_a_driver_has_run_for_a_while(monkeypatch, seconds, calls):
+    """A failure does not matter."""
+    monkeypatch.setattr(supervision, "_SETTLED_SECONDS", seconds)
+    monkeypatch.setattr(Standby, "prepare", lambda self: None)
+    storing = CountedStoring()
+    command = [sys.executable, "-c", "import time; time.sleep(0.5)"]
+    assert supervise(lambda path: command, None, storing) == 0
+    assert storing.calls == calls
 
 
 def test_a_job_that_has_finished_does_not_run_again_when_its_driver_dies(

@@ -1,8 +1,11 @@
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tidegate.prerequisites import Status
 from tidegate.prerequisites.machine import (
+    available_memory,
     check_host_name,
     check_loopback,
     check_memory,
@@ -21,6 +24,38 @@ def test_a_container_without_a_limit_has_the_memory_of_the_machine(tmp_path):
     unlimited = check_memory(cgroup=tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
     assert check_memory(cgroup=tmp_path) == unlimited
+
+
+@pytest.fixture
+def linux(tmp_path):
+    """Where a Linux with 3 GB to spare describes a process in two groups."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 3000000 kB\n")
+    (tmp_path / "self" / "cgroup").write_text("1:name=systemd:/\n0::/slice/service\n")
+    (tmp_path / "slice" / "service").mkdir(parents=True)
+    return tmp_path
+
+
+def set_group(directory, limit, current, cached):
+    (directory / "memory.max").write_text(f"{limit}\n")
+    (directory / "memory.current").write_text(f"{current}\n")
+    (directory / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\n")
+
+
+def test_available_memory_is_what_the_machine_can_spare(linux):
+    assert available_memory(linux, linux) == 3_072_000_000
+    set_group(linux / "slice", "max", 10**9, 0)
+    assert available_memory(linux, linux) == 3_072_000_000
+
+
+@pytest.mark.parametrize("group", ["", "slice", "slice/service"])
+def test_available_memory_is_what_the_narrowest_group_can_spare(linux, group):
+    set_group(linux / group, 2 * 10**9, 10**9 + 7, 5)
+    assert available_memory(linux, linux) == 10**9 - 2
+
+
+def test_available_memory_is_unknown_on_other_systems(tmp_path):
+    assert available_memory(tmp_path, tmp_path) is None
 
 
 def test_the_temporary_directory_is_named_and_left_clean(tmp_path, monkeypatch):

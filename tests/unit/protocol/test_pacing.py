@@ -315,5 +315,13 @@ def test_a_slot_looks_less_often_for_unforeseen_work_if_it_has_found_none_for_lo
         caller.calls(never)
     assert caller.next_look([0.0, math.inf]) == LONG_IDLE_FACTOR * LONGEST_LOOK
     assert caller.next_look([0.0, LONGEST_LOOK]) == LONGEST_LOOK, "a timer is not late for it"
-    caller.ran()
+    caller.ran(report(InputStatus.MORE_AVAILABLE, records=1).sources.values())
     assert caller.next_look([0.0, math.inf]) == LONGEST_LOOK
+
+
+def test_a_step_that_read_nothing_does_not_end_a_long_idle_time(caller):
+    """A checkpoint every second would keep it from looking less often."""
+    for _ in range(LONG_IDLE_LOOKS + 1):
+        caller.calls(never)
+    caller.ran(report(InputStatus.NOTHING_AVAILABLE).sources.values())
+    assert caller.next_look([0.0, math.inf]) == LONG_IDLE_FACTOR * LONGEST_LOOK

@@ -576,7 +576,7 @@ def test_an_abort_that_comes_after_its_step_calls_for_another_one(slot):
     assert slot.step(2).report.finished == {0}, "it is no longer halted"
 
 
-def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
+def test_a_slot_looks_around_less_often_after_a_while_without_records(slot):
     slot.deployed(graph_of(collected(read(Dripping())))).step()
     hosted, pauses = slot.host._pipelines[0], []
 
@@ -585,7 +585,9 @@ def test_a_slot_looks_around_less_often_after_a_while_without_work(slot):
 
     hosted.mailbox.post(look_around)
     slot.has_settled()
+    Dripping.waiting.put("drip")
     slot.step(2)
+    slot.step(3)
     hosted.mailbox.post(look_around)
     slot.has_settled()
     for found in pauses:

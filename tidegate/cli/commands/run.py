@@ -21,6 +21,7 @@ from tidegate.core.modes import OnTerminate
 from tidegate.core.redaction import is_secret
 from tidegate.web.registry import COMMAND_VARIABLE
 
+STORE_CLASSES_VARIABLE = "TIDEGATE_STORE_CLASSES"
 _PATH = "execution.state-recovery.path"
 _ONCE = (_PATH, "tidegate.recovery.take-over", "execution.state-recovery.claim-mode")
 """Settings for one start only."""
@@ -79,6 +80,14 @@ def run(
             help="Restart the driver from the latest checkpoint whenever it dies.",
         ),
     ] = False,
+    store_classes: Annotated[
+        bool,
+        typer.Option(
+            "--store-classes/--no-store-classes",
+            envvar=STORE_CLASSES_VARIABLE,
+            help="With --supervise: store Spark's classes in the background, as doctor does.",
+        ),
+    ] = True,
     on_terminate: Annotated[
         OnTerminate | None,
         typer.Option(
@@ -127,10 +136,11 @@ def run(
     if detached:
         from tidegate.cli.detached import run_argv, start_detached
 
+        os.environ[STORE_CLASSES_VARIABLE] = str(store_classes)
         options = ("--supervise",) if supervised else ()
         start_detached(run_argv(job, program, settings, *options), job.stem)
     elif supervised:
-        _supervise(job, program, settings)
+        _supervise(job, program, settings, store_classes)
     else:
         from tidegate.datastream.execution.hosting import Hosting
 
@@ -154,7 +164,10 @@ def _command(job: Path, arguments: list[str], settings: dict[str, object]) -> di
     }
 
 
-def _supervise(job: Path, arguments: list[str], settings: dict[str, object]) -> None:
+def _supervise(
+    job: Path, arguments: list[str], settings: dict[str, object], store_classes: bool
+) -> None:
+    from tidegate.cli.class_storing import ClassStoring
     from tidegate.cli.detached import run_argv
     from tidegate.cli.supervision import supervise
 
@@ -163,4 +176,5 @@ def _supervise(job: Path, arguments: list[str], settings: dict[str, object]) -> 
     def argv(path: str | None) -> list[str]:
         return run_argv(job, arguments, settings | ({} if path is None else {_PATH: path}))
 
-    raise typer.Exit(supervise(argv, None if given is None else str(given)))
+    storing = ClassStoring() if store_classes else None
+    raise typer.Exit(supervise(argv, None if given is None else str(given), storing))
