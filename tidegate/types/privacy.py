@@ -65,6 +65,15 @@ def shared(value: Any, given: Any = None, held: int = 0) -> Any:
     return value
 
 
+def for_arguments(private: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What replaces `private` for values that user code passes as arguments.
+
+    Some interpreters lend an argument to the called function without counting the reference: a
+    value that the caller keeps in a variable looks like one that nobody else can reach.
+    """
+    return private if private is shared or _COUNTS_ARGUMENTS else private_copy
+
+
 def private_copy(value: Any) -> Any:
     """A copy that can change by itself; the original if it is immutable."""
     return _copied(value) if _is_exposed(value, 0) else value
@@ -228,6 +237,15 @@ def _references_of_part() -> int:
     raise AssertionError
 
 
+def _references_of_argument(value: Any) -> int:
+    return _references_when_private(value)
+
+
+def _counts_arguments() -> bool:
+    kept: list[Any] = []
+    return _references_of_argument(kept) > _references_of_argument([])
+
+
 _FRESH: Final = _references_of_fresh()
 _GIVEN: Final = _references_of_given(iter)
 HELD_BY_TURN: Final = (
@@ -235,3 +253,4 @@ HELD_BY_TURN: Final = (
 )
 """References held by the generator that takes the record out of a `zip`."""
 _INSIDE: Final = _references_of_part()
+_COUNTS_ARGUMENTS: Final = _counts_arguments()

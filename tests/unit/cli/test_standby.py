@@ -37,7 +37,7 @@ def tidegate(*words):
 def test_the_process_that_waits_runs_the_command(standby, capfd):
     standby.prepare()
     standby.prepare()
-    (process,) = waiting()
+    (process,) = wait_until(waiting)
     started = standby.start(tidegate("--version"))
     assert started.pid == process.pid
     assert started.wait(120) == 0
@@ -47,7 +47,7 @@ def test_the_process_that_waits_runs_the_command(standby, capfd):
 def test_without_a_process_that_waits_another_one_is_started(standby):
     assert standby.start([sys.executable, "-c", "exit(3)"]).wait(120) == 3
     standby.prepare()
-    (process,) = waiting()
+    (process,) = wait_until(waiting)
     process.kill()
     process.wait(120)
     assert standby.start(tidegate("no-such-command")).wait(120) == 2

@@ -420,6 +420,26 @@ def test_a_source_function_may_collect_one_object_again_and_again():
         assert harness.output == [{"numbers": [1, 2, 3][:n]} for n in (1, 2, 3)]
 
 
+class ReusesAVariable(SourceFunction):
+    def run(self, ctx):
+        record = {"n": 0}
+        for number in (1, 2, 3):
+            record["n"] = number
+            ctx.collect(record)
+            ctx.collect_with_timestamp(record, number)
+
+    def cancel(self):
+        pass
+
+
+def test_a_source_function_may_change_a_variable_that_it_has_collected():
+    with OperatorHarness(SourceOperator(SourceFunctionSource(ReusesAVariable()))) as harness:
+        harness.assign_all_splits()
+        while harness.run_slice().status is not InputStatus.END_OF_INPUT:
+            pass
+        assert harness.output == [{"n": n} for n in (1, 1, 2, 2, 3, 3)]
+
+
 class Remembering(MapFunction):
     def __init__(self, kind):
         self.kind = kind

@@ -101,6 +101,22 @@ def test_what_is_stored_does_not_change_with_the_object_that_was_stored(a_backen
         assert dict(entries.items()) == {"one": expected, "two": expected}
 
 
+@pytest.mark.parametrize("lasts", [None, timedelta(days=1)])
+def test_a_variable_may_change_after_it_was_stored_once(a_backend, lasts):
+    descriptors = ValueStateDescriptor("value"), ReducingStateDescriptor("first", lambda a, b: a)
+    if lasts is not None:
+        for descriptor in descriptors:
+            descriptor.enable_time_to_live(lasts)
+    backend = a_backend()
+    value, first = backend.value_state(descriptors[0]), backend.reducing_state(descriptors[1])
+    of_key(backend, "a")
+    changing = [1]
+    value.update(changing)
+    first.add(changing)
+    changing.append(2)
+    assert (value.value(), first.get()) == ([1], [1])
+
+
 def test_a_value_that_is_read_and_changed_is_stored_without_a_copy(a_backend):
     backend = a_backend()
     value = of_key(backend, "a", backend.value_state(ValueStateDescriptor("any")))

@@ -44,6 +44,7 @@ from tidegate.operators.user_code import USER_FAILURES, UserCode
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.stream.elements import Barrier
+from tidegate.types.privacy import for_arguments
 
 _QUEUED_RECORDS = 10_000
 _JOIN_SECONDS = 10.0
@@ -214,7 +215,7 @@ class SourceFunctionReader(FunctionReader):
         self._context = context
         self._operator = operator
         self._user_code = UserCode(operator)
-        self._mailing = _Mailing(self._user_code.private, context.wake)
+        self._mailing = _Mailing(for_arguments(self._user_code.private), context.wake)
         self._thread: threading.Thread | None = None
         self._has_run = False
         """Whether it has the split: only one subtask does."""

@@ -21,7 +21,7 @@ from tidegate.state.handles import (
 )
 from tidegate.state.keys.key_bytes import NEVER_NAN, key_in
 from tidegate.state.memory.tables import StateTable
-from tidegate.types.privacy import ATOMIC
+from tidegate.types.privacy import ATOMIC, for_arguments
 
 
 class Handle(State):
@@ -33,7 +33,7 @@ class Handle(State):
         self._holder = holder
         self._table = table
         self._values = table.values
-        self._private = holder.private
+        self._private = for_arguments(holder.private)
 
     def clear(self) -> None:
         self._values[self._holder.place] = None
