@@ -24,6 +24,7 @@ import psutil
 import tidegate
 from benchmarks.peers import tidegate_recovery_job
 from benchmarks.peers.protocol import Order, Result, leave, report
+from tidegate.cli.class_storing import store_if_missing
 
 REPEATS = 3
 EXECUTORS = 2
@@ -35,6 +36,7 @@ _REST_SECONDS = 1.0
 
 def main() -> None:
     order = Order.from_arguments()
+    store_if_missing()  # as the supervisor has done in a job that has run for a while
     measures: dict[str, float] = {}
     with running(order, "local") as job:
         measures["exception_s"] = job.median_after(job.fail)
