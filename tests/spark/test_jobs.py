@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tidegate
 from tests.effort import seed, times
 from tests.programs import (
     PATIENCE,
@@ -140,7 +141,7 @@ def test_a_user_exception_names_operator_subtask_and_record_and_shows_the_users_
     assert shown[0] == "Traceback (most recent call last):"
     assert shown[1].endswith("in divide")
     assert "java" not in str(failure).lower()
-    assert "tidegate/" not in traceback
+    assert str(Path(tidegate.__file__).parent) not in traceback
     assert list_until_failure(handle) == [2, 5], "what came before the failing record got through"
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
-from tidegate.checkpoint.layout import METADATA
+from tidegate.checkpoint.layout import METADATA, id_of
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.core.errors import NoCheckpoint, TidegateError, UnknownState, UntrustedState, shorten
@@ -127,7 +127,7 @@ def contents(reader: StateReader) -> states.SavepointContents:
     metadata = reader.metadata
     return states.SavepointContents(
         path=shown(reader.path),
-        kind=_kind(reader.path, metadata),
+        kind=_kind(reader.path),
         id=metadata.checkpoint_id,
         job=metadata.job_name,
         jid=metadata.job_id,
@@ -202,19 +202,21 @@ def found_savepoints(directories: list[str]) -> states.FoundSavepoints:
         for blob in open_store(directory).list()
         if blob.endswith(f"/{METADATA}") and blob.count("/") <= 2
     }
-    found = [_found(path) for path in paths]
+    found = [each for each in map(_found, paths) if each is not None]
     found.sort(key=lambda each: -each.completed)
     places = [shown(directory) for directory in directories]
     return states.FoundSavepoints(directories=places, savepoints=found[:_MOST_SAVEPOINTS])
 
 
-def _found(path: str) -> states.FoundSavepoint:
+def _found(path: str) -> states.FoundSavepoint | None:
     try:
         metadata = open_checkpoint(path).metadata
+    except NoCheckpoint:
+        return None  # deleted since the directory was listed
     except TidegateError as error:
         return states.FoundSavepoint(
             path=shown(path),
-            kind="savepoint",
+            kind=_kind(path),
             id=None,
             job=None,
             jid=None,
@@ -225,7 +227,7 @@ def _found(path: str) -> states.FoundSavepoint:
         )
     return states.FoundSavepoint(
         path=shown(path),
-        kind=_kind(path, metadata),
+        kind=_kind(path),
         id=metadata.checkpoint_id,
         job=metadata.job_name,
         jid=metadata.job_id,
@@ -245,9 +247,8 @@ def _size(metadata: CheckpointMetadata) -> int:
     )
 
 
-def _kind(path: str, metadata: CheckpointMetadata) -> states.SnapshotKind:
-    is_checkpoint = PurePath(path).name == f"chk-{metadata.checkpoint_id}"
-    return "checkpoint" if is_checkpoint else "savepoint"
+def _kind(path: str) -> states.SnapshotKind:
+    return "savepoint" if id_of(PurePath(path).name) is None else "checkpoint"
 
 
 if __name__ == "__main__":
