@@ -146,8 +146,11 @@ class KeyedOperator(FunctionOperator):
         else:
             keys = selection.fields(batch)
         if keys:
-            with self.user_code.guard(batch.slice(0, 1).records[0], 0):
+            try:
                 stable_hash(keys[0])
+            except USER_FAILURES as error:
+                record = batch.slice(0, 1).records[0]
+                raise self.user_code.failure(error, record, 0) from None
             if holds_list(keys[0]):
                 keys = list(map(without_lists, keys))
         return keys, columns, failure

@@ -5,6 +5,7 @@ Batches for subtasks in the same slot are passed on as they are; others are enco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskIndex, VertexId
@@ -39,6 +40,8 @@ class Outbox:
         self._packets: list[Packet] = []
         self.sizes: dict[EdgeId, int] = {}
         """Bytes sent along each edge."""
+        self.handed_over: Counter[VertexId] = Counter()
+        """Bytes for the subtask of each vertex in this slot."""
         self.on_complete: Callable[[Packet], None] | None = None
         """Called with every packet that is complete before its unit is."""
 
@@ -48,7 +51,9 @@ class Outbox:
 
     def put(self, channel: Channel, vertex: VertexId, target: int, element: StreamElement) -> None:
         if target == self._slot:
-            self._count(channel.edge, size_of(element))
+            size = size_of(element)
+            self._count(channel.edge, size)
+            self.handed_over[vertex] += size
             self._local.setdefault(vertex, {}).setdefault(channel, []).append(element)
             return
         lane = (channel, vertex, target)

@@ -54,7 +54,7 @@ from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.function_logs import thread_named
 from tidegate.slot.inspection import EdgeTap
-from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into, size_of
+from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
 from tidegate.slot.subtask import Subtask
@@ -153,7 +153,7 @@ class PipelineHost:
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
         self._received: Counter[VertexId] = Counter()
-        """Bytes."""
+        """Bytes of packets."""
         self._marks: dict[SlotIndex, FailureMark] = {}
         self._sources: dict[VertexId, SourceReport] = {}
         self._step = StepNumber(0)
@@ -493,9 +493,7 @@ class PipelineHost:
         """The input by channel in a fixed order, including channels within this slot."""
         local = self._outbox.take_local(vertex)
         for channel in sorted({*packets, *local}):
-            handed_over = local.get(channel, ())
-            self._received[vertex] += sum(map(size_of, handed_over))
-            yield channel, handed_over
+            yield channel, local.get(channel, ())
             for packet in packets.get(channel, ()):
                 body = loaded(packet.body)
                 self._received[vertex] += len(body)
@@ -518,7 +516,7 @@ class PipelineHost:
             records_in={id: s.records_in for id, s in subtasks.items()},
             records_out={id: s.records_out for id, s in subtasks.items()},
             records_taken=sum(s.records_taken for s in subtasks.values()),
-            bytes_in=dict(self._received),
+            bytes_in=dict(self._received + self._outbox.handed_over),
             bytes_out={id: sum(size for _, size in each.values()) for id, each in sent.items()},
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             watermarks={id: w for id, s in subtasks.items() if (w := s.watermark) != NO_WATERMARK},

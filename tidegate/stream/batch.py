@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
@@ -173,7 +174,8 @@ class Batch:
         """The records at `indices`, in that order; columns stay columns."""
         timestamps = None if self.timestamps is None else self.timestamps[indices]
         if self._columns is not None:
-            taken = self._columns.take(indices)
+            # `RecordBatch.take` has a higher fixed cost.
+            taken = pc.call_function("take", [self._columns, pa.array(indices)])
             return Batch(columns=taken, format=self.format, timestamps=timestamps)
         assert self._records is not None
         records = self._records
