@@ -27,6 +27,8 @@ from benchmarks.registry import Peer
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE_SECONDS = 0.5
+RARE_SAMPLE_SECONDS = 5.0
+"""While latencies are measured: a sample takes tens of milliseconds of a core."""
 SOAK_MARKS = (10, 30, 100, 300, 1_000)
 """In millions of records: the soak's cost per record is told between one and the next."""
 MEGABYTE = 1_000_000
@@ -77,8 +79,9 @@ class Kind(Enum):
 class Watcher:
     """Samples CPU and memory of a process tree from outside, by kind of process."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, every_seconds: float = SAMPLE_SECONDS) -> None:
         self._root = psutil.Process(pid)
+        self._every_seconds = every_seconds
         self._seen: dict[psutil.Process, tuple[Kind, float]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -100,7 +103,7 @@ class Watcher:
         psutil.wait_procs(left, timeout=10)
 
     def _run(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
+        while not self._stop.wait(self._every_seconds):
             self._sample()
 
     def _sample(self) -> None:
@@ -223,7 +226,8 @@ def _start(
         process = subprocess.Popen(
             command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=err
         )
-        watcher = Watcher(process.pid)
+        is_timed = order.workload in (Workload.LATENCY, Workload.COMMITTED)
+        watcher = Watcher(process.pid, RARE_SAMPLE_SECONDS if is_timed else SAMPLE_SECONDS)
         try:
             process.wait(limit)
         except subprocess.TimeoutExpired:
