@@ -35,8 +35,10 @@ _LINE_ENDED = "its control line ended"
 _FAREWELL_SECONDS = 3.0
 _DECAY_MILLISECONDS = 100
 _ARENAS = 2
+_LARGEST_REUSED_BYTES = 16 << 20
+_MOST_FREE_BYTES = 32 << 20
 _SWITCH_SECONDS = 0.001
-_M_ARENA_MAX = -8
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """From malloc.h."""
 
 
@@ -106,7 +108,7 @@ class _SlotProcess:
         task = self._task
         _change_threads_quickly()
         _collect_garbage_rarely()
-        _give_memory_back()
+        _set_up_memory()
         forward_logs(self._send, task.log_level)
         self._send(
             Register(
@@ -155,10 +157,17 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(200_000, 50, 100)
 
 
-def _give_memory_back() -> None:
-    """Make allocators return memory: by default, each thread keeps its peak."""
+def _set_up_memory() -> None:
+    """Make allocators return most free memory, but not the columns of the last batch.
+
+    By default, each thread keeps its peak, while large arrays come from the kernel and go back at
+    once: to clear their pages again for every batch takes as long as to compute on them.
+    """
     with suppress(OSError, AttributeError):  # only glibc has it
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_ARENA_MAX, _ARENAS)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_REUSED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _MOST_FREE_BYTES)
     if "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
         pa.jemalloc_set_decay_ms(_DECAY_MILLISECONDS)

@@ -73,13 +73,19 @@ class ColumnStore:
         """All values now; later ones do not appear."""
         return tuple(self._chunks)
 
+    def joined(self) -> pa.Array[Any] | pa.ChunkedArray[Any]:
+        """All values now, at least one, as one array unless that would be too large."""
+        if len(self._chunks) > 1 and self.nbytes <= _LARGEST_CHUNK:
+            self._chunks = [pa.concat_arrays(self._chunks)]
+        return self._chunks[0] if len(self._chunks) == 1 else pa.chunked_array(self._chunks)
+
     def take(self, positions: npt.NDArray[np.intp]) -> pa.Array[Any]:
         """The values at `positions`, in that order; there is at least one value."""
         self._taken += len(positions)
         # Taking from one chunk is cheaper. Once as many were taken as exist, joining pays off.
-        if self._taken > self._size and len(self._chunks) > 1 and self.nbytes <= _LARGEST_CHUNK:
-            self._chunks = [pa.concat_arrays(self._chunks)]
+        if self._taken > self._size:
             self._taken = 0
+            self.joined()
         return take_from(self._chunks, positions)
 
 

@@ -13,12 +13,19 @@ import pyarrow.compute as pc
 from tidegate.state.columns import ColumnStore, take_from
 from tidegate.state.keys.hash_columns import Hashes, fold_hashes, hash_column
 from tidegate.state.keys.key_order import KeyOrder, OrderedKeys, in_parts
-from tidegate.state.keys.key_words import can_be_words, words_of, words_per_key
+from tidegate.state.keys.key_words import (
+    can_be_words,
+    is_text_or_bytes,
+    words_of,
+    words_per_key,
+)
 from tidegate.state.keys.selection import KeyColumns, KeySchema
 from tidegate.state.keys.word_index import Places, WordIndex
 
 MOST_KEY_COLUMNS: Final = 4
 """The number of columns whose numbers fit two 64-bit words."""
+_ROWS_PER_KEY: Final = 4
+"""With as many rows for each known text, Arrow's lookup is faster, though it hashes all of them."""
 
 
 def can_be_indexed(kinds: Sequence[pa.DataType]) -> bool:
@@ -78,6 +85,10 @@ class ColumnIndex:
         return self._null_place
 
     def _find_present(self, column: pa.Array[Any]) -> Places:
+        if is_text_or_bytes(self._kind) and 0 < len(self) * _ROWS_PER_KEY <= len(column):
+            known = pc.index_in(column, self.values.joined())
+            if not known.null_count:
+                return known.to_numpy().astype(np.intp)
         words, long_rows = words_of(column)
         places, new_rows = self._index.find_or_add(words)
         if len(new_rows):
