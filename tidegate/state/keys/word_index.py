@@ -105,7 +105,7 @@ class WordIndex:
 
     def _deal(self, keys: int) -> None:
         """Enlarge the table and insert all keys again."""
-        self._cells = np.full(1 << (keys * _CELLS_PER_KEY * 2 - 1).bit_length(), _EMPTY, np.int32)
+        self._cells = np.full(1 << (keys * _CELLS_PER_KEY).bit_length(), _EMPTY, np.int32)
         places = np.arange(self._size, dtype=np.intp)
         cells = self._home(self._words[: self._size])
         while len(places):
