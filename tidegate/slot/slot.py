@@ -108,7 +108,7 @@ class _SlotProcess:
         task = self._task
         _change_threads_quickly()
         _collect_garbage_rarely()
-        _set_up_memory()
+        set_up_memory()
         forward_logs(self._send, task.log_level)
         self._send(
             Register(
@@ -157,7 +157,7 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(200_000, 50, 100)
 
 
-def _set_up_memory() -> None:
+def set_up_memory() -> None:
     """Make allocators return most free memory, but not the columns of the last batch.
 
     By default, each thread keeps its peak, while large arrays come from the kernel and go back at

@@ -63,6 +63,27 @@ def test_keys_whose_digests_collide_are_told_apart(monkeypatch):
     assert len(numbers.index) == 50
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_few_keys_keep_their_numbers_in_batches_of_any_size(kind):
+    keys = pa.array(["a", "b", "", "a long key: 20 bytes"]).cast(kind)
+    numbers = Numbered(kind)
+    first = numbers(keys)
+    assert numbers(keys.take(pa.array([3, 2, 1, 0] * 20))) == first[::-1] * 20
+    many = pa.array([*(["a", "b"] * 20), "new", None, "new"]).cast(kind)
+    assert numbers(many) == [*([0, 1] * 20), 4, 5, 4]
+    assert numbers(pa.array([None, "new", "b"] * 20).cast(kind)) == [5, 4, 1] * 20
+    assert numbers(keys) == first
+    assert len(numbers.index) == 6
+
+
+def test_keys_whose_digests_collide_keep_their_numbers_in_large_batches(monkeypatch):
+    monkeypatch.setattr(key_words, "digest", lambda column: np.full(len(column), 7, np.uint64))
+    keys = [f"same length {i:03}" for i in range(9)]
+    numbers = Numbered(pa.string())
+    assert numbers(keys) == list(range(9))
+    assert numbers(keys[::-1] * 10) == list(range(9))[::-1] * 10
+
+
 def test_a_dictionary_is_looked_up_by_entries_that_occur():
     numbers = Numbered(pa.string())
     column = pa.DictionaryArray.from_arrays(
