@@ -36,6 +36,13 @@ _LOOPBACK = "127.0.0.1"
 _starting = threading.Lock()
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _IMPORTABLE = (".py", ".zip", ".egg")
+_LATE_OPTIMIZATION = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 "
+    "-XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times Java's defaults: while Spark starts, Java would spend half of its time on optimizing
+code that soon is not needed any more."""
 _OURS = "spark.tidegate.session"
 """Marks sessions that Tidegate created and may replace."""
 _SORT = """
@@ -233,7 +240,7 @@ def session_conf(
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} "
             f"-Dtidegate.log.level={settings.spark.log_level} "
-            f'"-Dtidegate.log.file={log}" {java_options}'
+            f'"-Dtidegate.log.file={log}" {_LATE_OPTIMIZATION} {java_options}'
         ).rstrip(),
         "spark.driver.memory": f"{settings.spark.driver_memory.get_kibi_bytes()}k",
         "spark.python.task.killTimeout": "100ms",
