@@ -57,6 +57,8 @@ def _yield_to_others(pid: int) -> None:
     os.setpriority(os.PRIO_PROCESS, pid, _LOWEST_PRIORITY)
     with suppress(OSError):  # where Linux shares the processor by sessions first
         Path(f"/proc/{pid}/autogroup").write_text(str(_LOWEST_PRIORITY))
+    with suppress(OSError):  # what Linux ends first if memory is short
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
 def main() -> None:

@@ -23,7 +23,11 @@ exec {java} "$@"
 
 def wrapper_folders() -> tuple[Path, ...]:
     """The folders for wrappers, the best one first."""
-    return (Path(sys.prefix, "share", "tidegate"), Path.home() / ".cache" / "tidegate")
+    shared = Path(sys.prefix, "share", "tidegate")
+    try:
+        return (shared, Path.home() / ".cache" / "tidegate")
+    except RuntimeError:  # the user has no home
+        return (shared,)
 
 
 def wrap_java(home: Path, folders: Iterable[Path]) -> Path:

@@ -5,6 +5,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tidegate.prerequisites.check import Check, missing, ok, warning
@@ -27,9 +28,8 @@ def check_cores() -> Check:
 def check_memory(cgroup: Path = _CGROUP) -> Check:
     """Report the memory of the machine, or of the container if that is less."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = _cgroup_memory_limit(cgroup)
-    if limit is not None:
-        memory = min(memory, limit)
+    for group in (cgroup, cgroup / "memory"):
+        memory = min(memory, _cgroup_memory_limit(group) or memory)
     found = f"{memory / GIGABYTE:.1f} GB"
     if memory < _ADVISED_MEMORY:
         return warning("memory", found, "Spark's driver alone takes about 1 GB: give it 2 GB")
@@ -104,31 +104,39 @@ def available_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
     """The bytes that a new process can use without others being ended; None: unknown."""
     try:
         available = 1024 * _fields(proc / "meminfo")["MemAvailable:"]
-    except (OSError, KeyError):
+        for each in _cgroups(proc, cgroup):
+            limit = _cgroup_memory_limit(each)
+            if limit is not None:
+                available = min(available, limit - _cgroup_memory_use(each))
+    except (OSError, KeyError, ValueError):
         return None
-    for each in _cgroups(proc, cgroup):
-        limit = _cgroup_memory_limit(each)
-        if limit is not None:
-            # Linux frees what it has only cached of files.
-            cached = _fields(each / "memory.stat")["inactive_file"]
-            used = int((each / "memory.current").read_text())
-            available = min(available, limit - used + cached)
     return available
 
 
 def _cgroups(proc: Path, root: Path) -> Iterator[Path]:
-    """The group of this process, and all groups around it."""
-    lines = (proc / "self" / "cgroup").read_text().splitlines()
-    for path in (line.removeprefix("0::/") for line in lines if line.startswith("0::/")):
-        yield from (root / path, *(root / parent for parent in Path(path).parents))
+    """The groups of this process, in both versions of groups, and all groups around them."""
+    for line in (proc / "self" / "cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" or "memory" in controllers.split(","):
+            top = root if number == "0" else root / "memory"
+            group = Path(path.lstrip("/"))
+            yield from (top / group, *(top / parent for parent in group.parents))
 
 
 def _cgroup_memory_limit(cgroup: Path) -> int | None:
-    try:
-        text = (cgroup / "memory.max").read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        with suppress(OSError):
+            text = (cgroup / name).read_text().strip()
+            return int(text) if text.isdigit() else None
+    return None
+
+
+def _cgroup_memory_use(cgroup: Path) -> int:
+    """Without what Linux has only cached of files, and frees when memory is short."""
+    stat = _fields(cgroup / "memory.stat")
+    if (current := cgroup / "memory.current").exists():
+        return int(current.read_text()) - stat["inactive_file"]
+    return int((cgroup / "memory.usage_in_bytes").read_text()) - stat["total_inactive_file"]
 
 
 def _fields(file: Path) -> dict[str, int]:

@@ -54,12 +54,13 @@ def is_begun(state):
     return state.exists() and state.read_text() == "begun"
 
 
-def test_it_has_the_lowest_priority_and_says_nothing(played, storing, capfd):
+def test_it_is_the_last_to_run_and_the_first_to_be_killed_and_says_nothing(played, storing, capfd):
     before = psutil.Process().children()
     storing.begin()
     storing.begin()
     (process,) = set(psutil.Process().children()) - set(before)
     assert process.nice() == 19
+    assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "1000\n"
     wait_until(lambda: is_begun(played))
     storing.end()
     assert played.read_text() == "ended"

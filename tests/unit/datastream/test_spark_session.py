@@ -1,13 +1,16 @@
 import shlex
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pyspark.java_gateway
 import pytest
 from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
 
 from tidegate.core.config import Settings
+from tidegate.datastream.execution import spark_session
 from tidegate.datastream.execution.spark_session import session_conf, start_java
 from tidegate.exchange.pipelined.requirements import FETCH_SETTINGS, session_settings
 
@@ -83,3 +86,46 @@ def test_a_java_that_does_not_start_says_why_on_the_console(tmp_path, launches, 
         said = capfd.readouterr().err
     assert said == "Unrecognized option\n"
     assert not (tmp_path / "job.log").exists()
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """What Java is started with; it does not start with some options."""
+    starts = SimpleNamespace(fails_with="-XX", options=[], removed=[])
+
+    def play(conf, log):
+        starts.options.append(conf.get("spark.driver.extraJavaOptions"))
+        if starts.fails_with in starts.options[-1]:
+            raise PySparkRuntimeError("it ended")
+        return "gateway"
+
+    monkeypatch.setattr(spark_session, "start_java", play)
+    monkeypatch.setattr(spark_session, "remove_archive", starts.removed.append)
+    monkeypatch.setattr(spark_session, "archive_options", lambda java: "-XX")
+    return starts
+
+
+def start_with(options):
+    conf = {"spark.driver.extraJavaOptions": options}
+    return spark_session.start_java_with_archive(conf, "java", Path("log"))
+
+
+def test_an_archive_with_which_java_does_not_start_is_removed(starts):
+    assert start_with("-Da -XX") == "gateway"
+    assert starts.options == ["-Da -XX", "-Da "]
+    assert starts.removed == ["java"]
+
+
+@pytest.mark.parametrize(("options", "count"), [("-Da -XX", 2), ("-Da", 1)])
+def test_an_archive_is_kept_if_java_does_not_start_without_it(starts, options, count):
+    starts.fails_with = "-Da"
+    with pytest.raises(PySparkRuntimeError):
+        start_with(options)
+    assert len(starts.options) == count
+    assert starts.removed == []
+
+
+def test_an_archive_with_which_java_starts_is_kept(starts):
+    starts.fails_with = "-Xy"
+    assert start_with("-Da -XX") == "gateway"
+    assert (starts.options, starts.removed) == (["-Da -XX"], [])

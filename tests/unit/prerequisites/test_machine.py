@@ -20,6 +20,12 @@ def test_the_memory_of_a_container_is_its_limit(tmp_path):
     assert (check.status, check.found) == (Status.WARNING, "1.5 GB")
 
 
+def test_the_memory_of_a_container_is_its_limit_in_the_first_version_of_groups(tmp_path):
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("1500000000\n")
+    assert check_memory(cgroup=tmp_path).found == "1.5 GB"
+
+
 def test_a_container_without_a_limit_has_the_memory_of_the_machine(tmp_path):
     unlimited = check_memory(cgroup=tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
@@ -54,8 +60,27 @@ def test_available_memory_is_what_the_narrowest_group_can_spare(linux, group):
     assert available_memory(linux, linux) == 10**9 - 2
 
 
+@pytest.mark.parametrize("group", ["", "docker", "docker/1"])
+def test_available_memory_respects_the_first_version_of_groups(linux, group):
+    (linux / "self" / "cgroup").write_text("5:cpu,cpuacct:/other\n4:memory:/docker/1\n0::/\n")
+    directory = linux / "memory" / group
+    directory.mkdir(parents=True)
+    (directory / "memory.limit_in_bytes").write_text(f"{2 * 10**9}\n")
+    (directory / "memory.usage_in_bytes").write_text(f"{10**9 + 7}\n")
+    (directory / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 5\n")
+    assert available_memory(linux, linux) == 10**9 - 2
+
+
 def test_available_memory_is_unknown_on_other_systems(tmp_path):
     assert available_memory(tmp_path, tmp_path) is None
+
+
+@pytest.mark.parametrize("file", ["self/cgroup", "slice/memory.current", "slice/memory.stat"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("?\n")])
+def test_available_memory_is_unknown_if_a_group_does_not_tell(linux, file, damage):
+    set_group(linux / "slice", 2 * 10**9, 10**9, 0)
+    damage(linux / file)
+    assert available_memory(linux, linux) is None
 
 
 def test_the_temporary_directory_is_named_and_left_clean(tmp_path, monkeypatch):

@@ -24,8 +24,8 @@ from tidegate.exchange.pipelined.requirements import (
     SHUFFLE_SETTINGS,
     WORKER_SETTINGS,
 )
-from tidegate.prerequisites.class_archive import archive_options
-from tidegate.prerequisites.java import require_java
+from tidegate.prerequisites.class_archive import archive_options, remove_archive
+from tidegate.prerequisites.java import JavaInstallation, require_java
 from tidegate.storage.private_directory import PrivateDirectory
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _LATE_OPTIMIZATION = (
 )
 """Ten times Java's defaults: while Spark starts, Java would spend half of its time on optimizing
 code that soon is not needed any more."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _OURS = "spark.tidegate.session"
 """Marks sessions that Tidegate created and may replace."""
 _SORT = """
@@ -159,11 +160,31 @@ def make_context(settings: Settings, parallelism: int, tasks: int = 0) -> SparkC
     with held_interrupts():
         with _starting:  # two threads with their first jobs share one Java
             if SparkContext._gateway is None:
-                gateway = start_java(SparkConf().setAll(list(shown.items())), log)
+                gateway = start_java_with_archive(shown, java, log)
                 SparkContext._ensure_initialized(gateway=gateway)
         context = SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
     context.setLogLevel(settings.spark.log_level)
     return context
+
+
+def start_java_with_archive(conf: dict[str, str], java: JavaInstallation, log: Path) -> Any:
+    """Start Spark's Java; without an archive of classes if it does not start with it.
+
+    An archive that was to blame is removed.
+    """
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        return start_java(SparkConf().setAll(list(conf.items())), log)
+    except PySparkRuntimeError:
+        options, archive = conf[_JAVA_OPTIONS], archive_options(java)
+        if not archive or archive not in options:
+            raise
+        without = {**conf, _JAVA_OPTIONS: options.replace(archive, "")}
+        gateway = start_java(SparkConf().setAll(list(without.items())), log)
+        remove_archive(java)
+        return gateway
 
 
 def start_java(conf: SparkConf, log: Path) -> Any:
@@ -237,7 +258,7 @@ def session_conf(
     """Spark's settings for a session of Tidegate; the user's `spark.*` keys override them."""
     conf = {
         _OURS: "true",
-        "spark.driver.extraJavaOptions": (
+        _JAVA_OPTIONS: (
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} "
             f"-Dtidegate.log.level={settings.spark.log_level} "
             f'"-Dtidegate.log.file={log}" {_LATE_OPTIMIZATION} {java_options}'
