@@ -436,6 +436,13 @@ def test_a_statement_runs_for_every_record(orders):
     assert rows(orders) == [(i, "a%?") for i in range(5)]
 
 
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_batches_of_statements_have_no_limit_if_their_size_is_not_positive(orders, batch_size):
+    sink = jdbc(orders, "INSERT INTO orders VALUES (?, ?)", batch_size=batch_size)
+    write_to(sink, [Row(1, "a"), Row(2, "b")])
+    assert rows(orders) == [(1, "a"), (2, "b")]
+
+
 def test_a_batch_is_tried_again_on_a_new_connection(orders):
     sink = jdbc(orders, "INSERT INTO orders VALUES (?, ?)")
     with OperatorHarness(SinkOperator(sink)) as harness:
