@@ -347,7 +347,7 @@ def test_an_upsert_keeps_the_last_row_of_a_key(orders, type_info):
 
 
 def test_an_upsert_of_keys_alone_adds_what_is_not_there(database):
-    database.execute("CREATE TABLE pairs (a integer, b integer, UNIQUE (a, b))")
+    database.execute("CREATE TABLE pairs (a integer NOT NULL, b integer NOT NULL, UNIQUE (a, b))")
     pair = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.INT()])
     write(database, [Row(1, 1), Row(1, 2), Row(1, 1)], pair, "pairs", keys=["b", "a"])
     assert rows(database, "pairs") == [(1, 1), (1, 2)]
@@ -370,6 +370,20 @@ def test_an_upsert_needs_a_unique_key(orders):
     orders.execute("CREATE UNIQUE INDEX ON orders (buyer) WHERE id > 3")
     assert "no primary key or unique index" in open_error(orders, ORDER, keys=["buyer"])
     assert "the key nobody is not among" in open_error(orders, ORDER, keys=["nobody"])
+
+
+def test_an_upsert_needs_keys_by_which_it_finds_every_row(database):
+    database.execute("CREATE TABLE pairs (a integer NOT NULL, b integer, c integer, UNIQUE (a, b))")
+    pair = Types.ROW_NAMED(["a", "b", "c"], [Types.INT()] * 3)
+    text = open_error(database, pair, "pairs", keys=["a", "b"])
+    assert "a row whose b is null would be added again after a failure" in text
+    assert "ALTER TABLE public.pairs ALTER b SET NOT NULL" in text
+    if database.info.server_version < 150_000:
+        return
+    database.execute("CREATE UNIQUE INDEX ON pairs (a, b) NULLS NOT DISTINCT")
+    for count in (1, 2):
+        write(database, [Row(1, None, 0), Row(1, None, count)], pair, "pairs", keys=["a", "b"])
+        assert rows(database, "pairs") == [(1, None, count)]
 
 
 @pytest.mark.parametrize(
@@ -434,6 +448,13 @@ def test_a_statement_runs_for_every_record(orders):
     env.from_collection([Row(i, "a") for i in range(5)], ORDER).add_sink(sink)
     env.execute()
     assert rows(orders) == [(i, "a%?") for i in range(5)]
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_batches_of_statements_have_no_limit_if_their_size_is_not_positive(orders, batch_size):
+    sink = jdbc(orders, "INSERT INTO orders VALUES (?, ?)", batch_size=batch_size)
+    write_to(sink, [Row(1, "a"), Row(2, "b")])
+    assert rows(orders) == [(1, "a"), (2, "b")]
 
 
 def test_a_batch_is_tried_again_on_a_new_connection(orders):

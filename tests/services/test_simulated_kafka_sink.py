@@ -142,3 +142,18 @@ def test_an_abort_that_the_brokers_delay_is_repeated_only_with_a_lease(sink):
         left._transactions.fence(
             left._current.transactional_id, 60_000, Permit(is_valid=lambda: next(leases))
         )
+
+
+def test_a_writer_that_cannot_abort_still_closes_its_connections(sink, monkeypatch):
+    writer = opened(sink)
+    writer.write(Batch.of_records(["('a', 1)"]))
+    closed = []
+    monkeypatch.setattr(writer._transactions, "close", lambda: closed.append(True))
+
+    def fails():
+        raise KafkaFailed("simulated:0", "aborting", "no answer")
+
+    monkeypatch.setattr(writer._current.producer, "abort", fails)
+    with pytest.raises(KafkaFailed):
+        writer.close()
+    assert closed

@@ -6,9 +6,10 @@ import bz2
 import gzip
 import io
 import lzma
+import zlib
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from pyarrow import fs
 
@@ -16,6 +17,7 @@ from tidegate.core.errors import UnreadableInput
 from tidegate.storage.locations import below, resolve
 
 _COMPRESSED = (".gz", ".bz2", ".xz")
+_CHECKED_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,7 @@ def is_compressed(path: str) -> bool:
 
 def open_file(path: str) -> IO[bytes]:
     """Open a file; it is decompressed if its name has a known extension."""
-    file_system, inner = resolve(path)
-    try:
-        raw = cast("IO[bytes]", file_system.open_input_file(inner))
-    except OSError as error:
-        raise UnreadableInput(
-            path,
-            error.strerror or str(error),
-            "it disappeared after the job had found it: keep files until the job has read them",
-        ) from None
+    raw = cast("IO[bytes]", _open_raw(path))
     match _suffix(path):
         case ".gz":
             return cast("IO[bytes]", gzip.open(raw))
@@ -70,6 +64,36 @@ def open_file(path: str) -> IO[bytes]:
             return lzma.open(raw)
         case _:
             return raw
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """Identifies the content of a file, by its last bytes at some time.
+
+    More may have been appended since. Times and inodes do not identify it: a copy on another
+    machine has others.
+    """
+
+    size: int
+    checksum: int
+
+    @staticmethod
+    def of(path: str, size: int | None = None) -> FileVersion:
+        """The version of a file, or of its first `size` bytes."""
+        with _open_raw(path) as file:
+            size = file.size() if size is None else min(size, file.size())
+            length = min(size, _CHECKED_BYTES)
+            return FileVersion(size, zlib.crc32(file.read_at(length, size - length)))
+
+    def require(self, path: str) -> None:
+        """Raise UnreadableInput if a file does not begin with this version."""
+        if FileVersion.of(path, self.size) != self:
+            raise UnreadableInput(
+                path,
+                "it has been replaced, or has become shorter, since the job began to read it",
+                "restore the file, or start without the checkpoints that reference it; add "
+                "changed files under new names",
+            )
 
 
 def lines_before(path: str, offset: int) -> int:
@@ -92,6 +116,18 @@ def read_fully(file: IO[bytes], size: int) -> bytes:
         parts.write(block)
         block = file.read(size - parts.tell())
     return parts.getvalue()
+
+
+def _open_raw(path: str) -> Any:
+    file_system, inner = resolve(path)
+    try:
+        return file_system.open_input_file(inner)
+    except OSError as error:
+        raise UnreadableInput(
+            path,
+            error.strerror or str(error),
+            "it disappeared after the job had found it: keep files until the job has read them",
+        ) from None
 
 
 def _suffix(path: str) -> str:

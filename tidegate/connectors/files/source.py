@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
-from tidegate.connectors.files.file_system import FoundFile, find_files
+from tidegate.connectors.files.file_system import FileVersion, FoundFile, find_files
 from tidegate.connectors.files.formats import FileFormat
 from tidegate.connectors.source import (
     Boundedness,
@@ -64,7 +65,7 @@ class FileSource(Source):
             cursor.undecodable = context.undecodable
             return cursor
 
-        return SequentialReader(open_cursor, _key_of)
+        return FileReader(open_cursor)
 
     def produced_type(self) -> TypeInformation | None:
         declared = self._format.produced_type([])
@@ -73,8 +74,49 @@ class FileSource(Source):
         return self._format.produced_type([file.path for file in files_below(self._paths)])
 
 
+@dataclass(frozen=True, slots=True)
+class StartedSplit:
+    """A split with a position, which is valid only in this version of its file."""
+
+    split: Any
+    version: FileVersion
+
+
+class FileReader(SequentialReader):
+    """Reads files one after the other; refuses to continue in a file that was replaced."""
+
+    _version: FileVersion | None = None
+    """Of the current file."""
+
+    def __init__(self, open_cursor: Callable[[Any], Cursor]) -> None:
+        super().__init__(self._open, _key_of)
+        self._open_split = open_cursor
+
+    def _open(self, split: Any) -> Cursor:
+        path = getattr(_unwrapped(split), "path", None)
+        if path is None:
+            self._version = None
+        elif isinstance(split, StartedSplit):
+            split.version.require(path)
+            self._version = split.version
+        else:
+            self._version = FileVersion.of(path)
+        return self._open_split(_unwrapped(split))
+
+    def snapshot(self) -> list[Any]:
+        splits = super().snapshot()
+        if self._cursor is not None and self._version is not None:
+            splits[0] = StartedSplit(splits[0], self._version)
+        return splits
+
+
+def _unwrapped(split: Any) -> Any:
+    return split.split if isinstance(split, StartedSplit) else split
+
+
 def _key_of(split: Any) -> tuple[str, Any] | None:
     """Identifies a part of a file, independent of the position in it."""
+    split = _unwrapped(split)
     path = getattr(split, "path", None)
     return None if path is None else (path, getattr(split, "stop", None))
 

@@ -19,6 +19,7 @@ _FETCH_VERSION = 12
 _FETCH_BYTES = 8 << 20
 _WAIT_MS = 500
 _COMMIT_MARKER = 1
+_READING = "reading what became of a transaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,19 @@ def fate_in_log(
 
     A producer has one transaction at a time, so this is the producer's first marker after the first
     record. Unlike readers of committed records, this does not wait for other transactions.
+
+    Raises:
+        KafkaFailed: The brokers could not answer; they may when they are asked again.
     """
     offset = first.offset
     deadline = time.monotonic() + client.patience_seconds
     while True:
         try:
             records = _fetch(client, first.topic, first.partition, offset)
-        except (kafka_errors.BrokerResponseError, KafkaRefused):
+        except (kafka_errors.OffsetOutOfRangeError, KafkaRefused):
             return TransactionFate.UNKNOWN
+        except kafka_errors.BrokerResponseError as error:
+            raise KafkaFailed(client.brokers, _READING, str(error)) from None
         for batch in MemoryRecords(records):
             if batch.is_control_batch and batch.producer_id == producer_id:
                 return _fate(_kind(batch), batch.producer_epoch - epoch)
@@ -93,7 +99,7 @@ def _fetch(client: BrokerClient, topic: str, partition: int, offset: int) -> byt
         raise_for(found.error_code)
         return found.records
 
-    return bytes(client.ask("reading what became of a transaction", fetch) or b"")
+    return bytes(client.ask(_READING, fetch) or b"")
 
 
 def _kind(control_batch: Any) -> int:

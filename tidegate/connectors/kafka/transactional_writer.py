@@ -209,7 +209,9 @@ class TransactionalWriter(CommittingWriter):
     def close(self) -> None:
         """Prepared transactions stay open: only a checkpoint decides about them."""
         self._background.shutdown(cancel_futures=True)
-        if self._current is not None and self._context.permit.is_valid():
-            self._current.producer.abort()
-        self._current = self._next = None
-        self._transactions.close()
+        try:
+            if self._current is not None and self._context.permit.is_valid():
+                self._current.producer.abort()
+        finally:
+            self._current = self._next = None
+            self._transactions.close()

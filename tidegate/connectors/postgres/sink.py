@@ -32,7 +32,7 @@ class PostgresSink(SupportsCommitter):
         table: its name, with or without a schema, as in a statement.
         columns: the columns for the fields of the records, in order. Default: columns with the
             names of the fields; for tuples, the columns of the table in order.
-        keys: the columns of a primary key or unique index.
+        keys: the columns of a primary key or unique index; they must not be null.
         delivery_guarantee: for a sink without keys.
         batch_size: the maximum number of rows sent at once; at the end of a step, all are sent.
         lock_timeout: how long to wait for rows that other transactions have locked.

@@ -88,7 +88,8 @@ class JdbcConnectionOptions:
 class JdbcExecutionOptions:
     """How many records are sent at once, and how often a batch is retried.
 
-    Everything is sent at the end of a step, so no interval is needed.
+    Everything is sent at the end of a step, so no interval is needed. As in Flink, a batch size of
+    zero or less is no limit.
     """
 
     batch_size: int = 5000
@@ -190,7 +191,7 @@ class _StatementWriter(SinkWriter):
     def write(self, batch: Batch) -> None:
         self._waiting += map(field_values, batch.records)
         size = self._options.batch_size
-        while len(self._waiting) >= size:
+        while 0 < size <= len(self._waiting):
             self._send(self._waiting[:size])
             del self._waiting[:size]
 

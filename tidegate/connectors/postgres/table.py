@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from psycopg import sql
@@ -35,13 +36,16 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)
 """
 _UNIQUE_KEYS = """
-SELECT array_agg(a.attname::text ORDER BY a.attnum)
+SELECT array_agg(a.attname::text),
+       array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE NOT a.attnotnull
+           AND to_jsonb(i) -> 'indnullsnotdistinct' IS DISTINCT FROM 'true')
 FROM pg_index i
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
 GROUP BY i.indexrelid, i.indnkeyatts
 HAVING count(*) = i.indnkeyatts
 """
+"""Through JSON, because `indnullsnotdistinct` is unknown before PostgreSQL 15."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,20 @@ class Column:
         return f"{self.name} {self.type}{' not null' if self.is_required else ''}"
 
 
+class UniqueKey(NamedTuple):
+    """The columns of a primary key or unique index."""
+
+    columns: frozenset[str]
+    unmatched: tuple[str, ...]
+    """Those that may be null, which the index never considers equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetTable:
     schema: str
     name: str
     columns: tuple[Column, ...]
-    unique_keys: tuple[frozenset[str], ...]
+    unique_keys: tuple[UniqueKey, ...]
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -97,8 +109,11 @@ def look_up(session: Session, name: str) -> TargetTable:
         )
     ((oid, schema, relation),) = found
     columns = tuple(Column(*row) for row in session.query(_COLUMNS, (oid,), doing=doing))
-    unique = session.query(_UNIQUE_KEYS, (oid,), doing=doing)
-    return TargetTable(schema, relation, columns, tuple(frozenset(names) for (names,) in unique))
+    unique = tuple(
+        UniqueKey(frozenset(names), tuple(unmatched or ()))
+        for names, unmatched in session.query(_UNIQUE_KEYS, (oid,), doing=doing)
+    )
+    return TargetTable(schema, relation, columns, unique)
 
 
 def written_columns(
@@ -133,16 +148,24 @@ def written_columns(
 
 
 def check_keys(table: TargetTable, columns: Sequence[Column], keys: Sequence[str]) -> None:
-    """Check that the table has a unique index on these keys."""
+    """Check that the table has a unique index on these keys that finds every row again."""
     names = [column.name for column in columns]
     absent = [key for key in keys if key not in names]
     if absent:
         raise table.mismatch(f"the key {', '.join(absent)} is not among the written columns", names)
-    if frozenset(keys) not in table.unique_keys:
-        listed = ", ".join(keys)
+    unmatched = [key.unmatched for key in table.unique_keys if key.columns == frozenset(keys)]
+    listed = ", ".join(keys)
+    if not unmatched:
         raise table.mismatch(
             f"there is no primary key or unique index on ({listed}) to find rows by: "
             f"CREATE UNIQUE INDEX ON {table} ({listed})"
+        )
+    if all(unmatched):
+        changes = ", ".join(f"ALTER {column} SET NOT NULL" for column in unmatched[0])
+        raise table.mismatch(
+            f"a row whose {' or '.join(unmatched[0])} is null would be added again after a "
+            f"failure: ALTER TABLE {table} {changes}; or, from PostgreSQL 15 on, "
+            f"CREATE UNIQUE INDEX ON {table} ({listed}) NULLS NOT DISTINCT"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -407,11 +408,11 @@ class SinkOperator(Operator):
                 self._commits.at_once(self._prepared())
 
     def close(self) -> None:
-        with self._guard:
-            if hasattr(self, "_writer"):
-                self._writer.close()
+        with self._guard, ExitStack() as last_first:
             if self._commits is not None:
-                self._commits.close()
+                last_first.callback(self._commits.close)
+            if hasattr(self, "_writer"):
+                last_first.callback(self._writer.close)
 
 
 class SinkFunctionOperator(FunctionOperator):

@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import pickle
 from datetime import date, timedelta
 
 import pyarrow as pa
@@ -7,6 +8,8 @@ import pytest
 from pyarrow import parquet as pq
 
 from tests.unit.connectors.reading import read_all, reader_of, records_of
+from tidegate.connectors.files.avro import AvroEncoding, AvroFormat
+from tidegate.connectors.files.avro_schema import AvroSchema
 from tidegate.connectors.files.formats import CsvFormat, JsonLinesFormat, StreamFormat
 from tidegate.connectors.files.lines import LineSplit
 from tidegate.connectors.files.parquet import ParquetFormat
@@ -14,6 +17,7 @@ from tidegate.connectors.files.source import FileSource, WatchedFiles
 from tidegate.connectors.source import Boundedness
 from tidegate.core.clock import ManualClock
 from tidegate.core.errors import ConfigError, ExternalError, MissingField, UnreadableInput
+from tidegate.stream.batch import Batch
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 
@@ -147,6 +151,78 @@ def test_a_file_that_became_shorter_after_it_was_found_is_named(tmp_path, taken)
     for split in splits:
         with pytest.raises(UnreadableInput, match=r"log\.txt: .* byte 63 when the job found it"):
             read_all(reader_of(source, splits=[split]))
+
+
+FIRST, SECOND = ([(f"{word}{i}", i) for i in range(1000)] for word in ("old", "newer"))
+
+
+def write_lines(path, pairs):
+    path.write_text("name,size\n" + "".join(f"{name},{size}\n" for name, size in pairs))
+
+
+def write_compressed(path, pairs):
+    path.write_bytes(gzip.compress("".join(f"{name},{size}\n" for name, size in pairs).encode()))
+
+
+def write_avro(path, pairs):
+    schema = AvroSchema.parse_string(
+        '{"type": "record", "name": "Point", "fields": [{"name": "name", "type": "string"}]}'
+    )
+    with path.open("wb") as file:
+        encoder = AvroEncoding(schema).open(file)
+        encoder.write(Batch.of_records([{"name": name} for name, _ in pairs]))
+        encoder.finish()
+
+
+def write_parquet(path, pairs, **settings):
+    names, sizes = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    table = pa.table({"name": names, "size": sizes, "extra": sizes})
+    pq.write_table(table, path, **settings)
+
+
+FILES = [
+    ("points.csv", CsvFormat(POINT), write_lines),
+    ("points.txt.gz", TEXT, write_compressed),
+    ("points.parquet", ParquetFormat(POINT), write_parquet),
+    ("points.avro", AvroFormat(), write_avro),
+]
+
+
+@pytest.mark.parametrize(("name", "format", "write"), FILES)
+def test_a_file_that_was_replaced_is_not_read_from_the_middle(tmp_path, name, format, write):
+    path = tmp_path / name
+    write(path, FIRST)
+    source = FileSource(str(path), format)
+    reader = reader_of(source)
+    reader.poll(10)
+    splits = pickle.loads(pickle.dumps(reader.snapshot()))
+    again = reader_of(source, splits=splits)
+    again.poll(10)
+    assert [again.split_key(split) for split in again.snapshot()] == [
+        reader.split_key(split) for split in splits
+    ]
+    for pairs in (SECOND, FIRST[:20]):
+        write(path, pairs)
+        for found in (splits, again.snapshot()):
+            with pytest.raises(UnreadableInput, match=rf"{name}: .* since the job began to read"):
+                reader_of(source, splits=found).poll(10)
+
+
+def test_a_file_that_grew_is_read_on(tmp_path):
+    path = tmp_path / "points.csv"
+    write_lines(path, FIRST)
+    source = FileSource(str(path), CsvFormat(POINT))
+    reader = reader_of(source)
+    before = reader.poll(10).batch.records
+    write_lines(path, [*FIRST, ("more", 1)])
+    assert before + read_all(reader_of(source, splits=reader.snapshot())) == rows(*FIRST)
+
+
+def test_positions_of_earlier_versions_are_continued(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("ab\ncd\nef\n")
+    reader = reader_of(FileSource(str(path), TEXT), splits=[LineSplit(str(path), 0, 9, 3)])
+    assert read_all(reader) == ["cd", "ef"]
 
 
 def test_the_builder_has_pyflinks_names(tmp_path):
@@ -337,12 +413,6 @@ def test_types_without_a_form_in_text_are_refused(format):
         format(Types.ROW_NAMED(["n"], [Types.BIG_DEC()]))
     with pytest.raises(ConfigError, match="without pickled parts"):
         format(Types.ROW_NAMED(["n"], [Types.PICKLED_BYTE_ARRAY()]))
-
-
-def write_parquet(path, pairs, **settings):
-    names, sizes = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    table = pa.table({"name": names, "size": sizes, "extra": sizes})
-    pq.write_table(table, path, **settings)
 
 
 def test_parquet_tells_its_own_type(tmp_path):

@@ -5,7 +5,13 @@ import pytest
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.driver_side import PrintSink
 from tidegate.connectors.sequence import NumberSequenceSource
-from tidegate.connectors.sink import Sink, SinkWriter
+from tidegate.connectors.sink import (
+    Committer,
+    CommittingWriter,
+    Sink,
+    SinkWriter,
+    SupportsCommitter,
+)
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import InternalError, UserFunctionError
@@ -329,6 +335,36 @@ def test_what_a_writer_of_the_user_raises_is_the_users():
     harness = OperatorHarness(SinkOperator(Journal()), name="Journal")
     with harness, pytest.raises(UserFunctionError, match="ValueError: bad record"):
         harness.process(["bad"])
+
+
+class Unclosable(SupportsCommitter):
+    """Its writer and its committer raise when they are closed."""
+
+    def __init__(self):
+        self.closed = []
+
+    def create_writer(self, context):
+        return self.create("writer", CommittingWriter)
+
+    def create_committer(self, context):
+        return self.create("committer", Committer)
+
+    def create(self, name, kind):
+        def close(part):
+            self.closed.append(name)
+            raise ValueError(f"the {name} does not close")
+
+        methods = dict.fromkeys(kind.__abstractmethods__, lambda *arguments: ())
+        return type(name, (kind,), {**methods, "close": close})()
+
+
+def test_a_committer_is_closed_even_if_its_writer_cannot_be():
+    sink = Unclosable()
+    operator = SinkOperator(sink)
+    OperatorHarness(operator, copy=False)
+    with pytest.raises(UserFunctionError, match="does not close"):
+        operator.close()
+    assert sink.closed == ["writer", "committer"]
 
 
 def test_sinks_reach_the_console():
