@@ -252,6 +252,9 @@ class _Line:
     def receive(self) -> Cargo:
         return self._frames.pop(0)
 
+    def close(self) -> None:
+        """Nobody waits at the other end."""
+
 
 class _Sent:
     """The other end of a connection."""

@@ -41,7 +41,7 @@ from tidegate.core.modes import SavepointFormat
 from tidegate.driver import job_master
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_master import JobMaster
-from tidegate.exchange import choice, step_task
+from tidegate.exchange import cancellation, choice, step_task
 from tidegate.exchange.pipelined import admission, cargo, exchange
 from tidegate.slot import outbox, restored_state, slot_host, step_server
 from tidegate.slot.pump_lines import _LinesOfJob
@@ -182,6 +182,7 @@ class World:
                 (exchange, "InheritableThread", SimulatedThread),
                 (admission, "time", SimpleNamespace(monotonic=self.sim.monotonic, sleep=sleep)),
                 (choice, "threading", THREADING),
+                (cancellation, "threading", THREADING),
                 (step_server, "queue", QUEUE),
                 (_LinesOfJob, "serve_pump", self.checks.served(_LinesOfJob.serve_pump)),
                 (job_master, "random", chance),

@@ -48,7 +48,9 @@ def test_a_step_is_repeated_when_its_job_breaks_and_counts_once(spark, traces, c
         while not is_over.wait(0.05):
             if handle.progress().steps > 20 * epoch:
                 epoch += 1
-            spark.sparkContext.cancelJobGroup(f"tidegate-{handle.job_id}-pumps-0-{epoch}")
+            for thread in threading.enumerate():  # named like their groups
+                if thread.name.startswith(f"tidegate-{handle.job_id}-pumps-0-{epoch}-"):
+                    spark.sparkContext.cancelJobGroup(thread.name)
 
     breaker = threading.Thread(target=break_jobs)
     breaker.start()

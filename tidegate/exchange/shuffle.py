@@ -11,19 +11,21 @@ A step task never fails because of Tidegate: an unreachable slot becomes a mark 
 from __future__ import annotations
 
 import pickle
+import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from tidegate.core.ids import Address, JobId, Level, SlotIndex
+from tidegate.core.ids import Address, JobId, Level, PipelineId, SlotIndex
+from tidegate.exchange.cancellation import cancel_group
 from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken
 from tidegate.exchange.step_task import StageTask, same_slot
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.messages import StepRequest, UnitOrder
 from tidegate.transport.shipping import to_slot
-from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
+from tidegate.transport.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -37,6 +39,8 @@ class ShuffleExchange(Exchange):
         self._secret = secret
         self._tag = f"tidegate-{job_id}"
         self._bases: dict[int, RDD[int]] = {}
+        self._groups: dict[PipelineId, str] = {}
+        """Of the last step. No step uses that of another: it may be canceled late."""
 
     def run_step(
         self,
@@ -49,8 +53,10 @@ class ShuffleExchange(Exchange):
         context, width = self._context, pipeline.slots
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(width))
         stages = _stages(pipeline, request, addresses, self._secret)
+        group = f"{self._tag}-steps-{pipeline.id}-{secrets.token_hex(8)}"
+        self._groups[pipeline.id] = group
         try:
-            context.setJobGroup(self._group(pipeline), "step", interruptOnCancel=True)
+            context.setJobGroup(group, "step", interruptOnCancel=True)
             context.addJobTag(self._tag)
             if width not in self._bases:
                 self._bases[width] = context.parallelize(range(width), width)
@@ -65,14 +71,11 @@ class ShuffleExchange(Exchange):
         answer(outcomes)
 
     def cancel_step(self, pipeline: Pipeline) -> None:
-        with spark_may_be_gone():
-            self._context.cancelJobGroup(self._group(pipeline))
+        if (group := self._groups.get(pipeline.id)) is not None:
+            cancel_group(self._context, group)
 
     def end_steps(self) -> None:
         """Nothing outlives a step."""
-
-    def _group(self, pipeline: Pipeline) -> str:
-        return f"{self._tag}-steps-{pipeline.id}"
 
 
 def _stages(

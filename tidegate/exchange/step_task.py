@@ -57,7 +57,7 @@ class StageTask:
             cargo = marks
 
     def _run_unit(self, slot: int, order: bytes, cargo: Iterable[Cargo]) -> Iterator[Cargo]:
-        address = self.addresses[slot]
+        address, connection = self.addresses[slot], None
         try:
             if address is None:
                 raise LineClosed("it is not registered")
@@ -67,6 +67,8 @@ class StageTask:
             # Only an idle connection can be reused: a task that is stopped halfway loses its own.
             _connections[address] = connection
         except (LineClosed, NotAuthorized, UnitRefused) as failure:
+            if connection is not None:
+                connection.close()
             missing = SlotOutOfReach(SlotIndex(slot), str(failure))
             mark = FailureMark(missing.slot, missing.as_error())
             yield Frame.MARK, pickle.dumps(mark)

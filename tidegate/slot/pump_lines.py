@@ -204,8 +204,8 @@ class _LinesOfJob:
             self._sender.send(self._driver, size, lambda: self._driver.send(Frame.REPORT, payload))
             return
         rest = [packet for packet in out if packet.header.position not in sent]
-        size = sum(len(packet.body) for packet in rest)
-        size += _FRAME_BYTES * self._job.slots * (1 + len(marks))
+        to_each = _FRAME_BYTES + sum(_FRAME_BYTES + len(pickle.dumps(mark)) for mark in marks)
+        size = sum(len(packet.body) for packet in rest) + to_each * self._job.slots
         self._send_by_pump(key, size, lambda: self._send(key, rest, marks))
         # Local packets do not travel, so only this mark is missing from the slot itself.
         own = Cargo(key.attempt, key.step, self._slot, True, marks=tuple(marks))

@@ -89,7 +89,7 @@ class _SlotProcess:
     def __init__(self, task: SlotTask, incarnation: Incarnation, directory: Path) -> None:
         self._task = task
         self._incarnation = incarnation
-        self._line = ControlLine(dial(task.control, task.secret))
+        self._line = ControlLine(dial(task.control, task.secret), self._leave)
         self._host = SlotHost(
             incarnation,
             self._send,
@@ -134,15 +134,18 @@ class _SlotProcess:
             # The heartbeat thread checks the lease, so it must never wait.
             self._line.send(message, waits=not isinstance(message, SlotHeartbeat))
         except LineClosed:
-            self._host.leave(_LINE_ENDED)
+            self._leave()
 
     def _listen(self) -> None:
         try:
             for message in self._line.messages():
                 self._host.handle(message)  # type: ignore[arg-type]
         finally:
-            # The driver takes this for the end of the process and may use another one at once.
-            self._host.leave(_LINE_ENDED)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Stop; the line is closed last: the driver then uses another process at once."""
+        self._host.leave(_LINE_ENDED)
 
 
 def _change_threads_quickly() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidegate.core.errors import LineClosed
 from tidegate.protocol.messages import DriverMessage, SlotMessage
@@ -19,10 +19,17 @@ _ROOM = 4 << 20
 
 
 class ControlLine:
-    """Either end of a control connection. Its own thread sends waiting messages in order."""
+    """Either end of a control connection. Its own thread sends waiting messages in order.
 
-    def __init__(self, connection: Connection) -> None:
+    It leaves the connection open when messages can no longer be received. If none can be sent,
+    `on_failure` is called; without it, the other end is notified by the end of the connection.
+    """
+
+    def __init__(
+        self, connection: Connection, on_failure: Callable[[], None] | None = None
+    ) -> None:
         self._connection = connection
+        self._on_failure = on_failure
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._is_closed = False
@@ -51,7 +58,8 @@ class ControlLine:
                 self._size += len(data)
                 self._changed.notify_all()
         if is_full:
-            self.close()
+            self._end()
+            (self._on_failure or self._connection.hang_up)()
             raise LineClosed(f"the other end has left {_MOST_WAITING} messages unread")
 
     def messages(self) -> Iterator[SlotMessage | DriverMessage]:
@@ -61,7 +69,6 @@ class ControlLine:
                 _, payload = self._connection.receive()
             except LineClosed:
                 self._end()
-                self._connection.close()
                 return
             yield pickle.loads(payload)
 
@@ -87,7 +94,9 @@ class ControlLine:
             try:
                 self._connection.send(_MESSAGE, data)
             except LineClosed:
-                self._end()  # the reader of the line sees the reason
+                self._end()
+                # If the other end lives, it closes the line when it sees this.
+                (self._on_failure or self._connection.end_sending)()
                 return
             with self._changed:
                 self._waiting.popleft()

@@ -132,7 +132,7 @@ class Connection:
                         self._socket.sendall(part)
             except OSError as failure:
                 self._is_cut_off = True
-                if not self._is_unix and failure.errno != errno.EPIPE:
+                if not self._is_unix and failure.errno not in (errno.EPIPE, *_OUT_OF_RESOURCES):
                     self._says_nothing = True
                 raise LineClosed(str(failure)) from failure
 
@@ -153,7 +153,8 @@ class Connection:
         """Wait for a frame.
 
         Raises:
-            LineClosed: the other end is gone, or the frame was changed in transit.
+            LineClosed: the other end is gone, or the frame was changed in transit. In the second
+                case the line is still open, but nothing more can be received.
         """
         length, kind = _HEADER.unpack(self._read_sealed(_HEADER.size))
         if length > limit:
@@ -167,8 +168,7 @@ class Connection:
         tag = part[length:]
         del part[length:]
         if not hmac.compare_digest(tag, self._receives.tag(part)):
-            self.close()
-            _log.error("a frame was refused and its line closed: it was changed in transit")
+            _log.error("a frame was refused and its line ends: it was changed in transit")
             raise LineClosed("a frame was changed in transit")
         return part
 
@@ -218,6 +218,13 @@ class Connection:
         self._says_nothing = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other end was faster
+
+    def end_sending(self) -> None:
+        """Shut down one direction: the other end sees that nothing follows, and may still send."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
         except OSError:
             pass  # the other end was faster
 

@@ -209,6 +209,62 @@ def test_a_line_is_closed_by_the_thread_that_reads_it(monkeypatch, way):
     assert line.events == ["received", "closed"]
 
 
+class DeafSpark:
+    """Does not answer when it is asked to cancel a job."""
+
+    def __init__(self):
+        self.canceled = queue.SimpleQueue()
+        self.answers = threading.Event()
+
+    def cancelJobGroup(self, group):
+        self.canceled.put(group)
+        self.answers.wait(PATIENCE)
+
+
+def pumped(spark):
+    """A job whose pumps run for ever."""
+    job = exchange._EndlessJob(
+        spark, "tag", Attendance(0, 1, 1, 1), (Address("localhost", 1),), True
+    )
+    job._thread = SimpleNamespace(join=lambda timeout: None, is_alive=lambda: True)
+    return job
+
+
+@pytest.mark.parametrize("way", ["give_up", "end"])
+def test_nobody_waits_long_for_a_spark_that_does_not_answer(monkeypatch, way):
+    """The caller may be the job master, whose slots would lose their leases."""
+    monkeypatch.setattr(exchange, "_END_SECONDS", 0.01)
+    spark = DeafSpark()
+    job = pumped(spark)
+    act = job.end if way == "end" else lambda: job.give_up(StepCanceled("it was canceled"))
+    acting = threading.Thread(target=act, daemon=True)
+    acting.start()
+    acting.join(PATIENCE / 4)
+    assert not acting.is_alive()
+    assert spark.canceled.get(timeout=PATIENCE) == job._group
+    spark.answers.set()
+
+
+def test_a_job_ends_when_spark_has_been_asked_to_cancel_it():
+    """The next job needs its room."""
+    spark = DeafSpark()
+    job = pumped(spark)
+    job.give_up(StepBroken("a pump was lost"))
+    assert spark.canceled.get(timeout=PATIENCE) == job._group
+    ending = threading.Thread(target=job.end, daemon=True)
+    ending.start()
+    ending.join(0.1)
+    assert ending.is_alive()
+    spark.answers.set()
+    ending.join(PATIENCE)
+    assert not ending.is_alive()
+
+
+def test_a_job_cannot_be_mistaken_for_that_of_an_exchange_before():
+    """A late thread of an exchange from before a rescaling would cancel it."""
+    assert pumped(None)._group != pumped(None)._group
+
+
 ONE_SLOT = SimpleNamespace(id=0, slots=1, levels=1)
 THERE = {0: Address("localhost", 1)}
 

@@ -11,16 +11,17 @@ import pytest
 
 from tests.programs import PATIENCE, collected, graph_of, mapped, read
 from tests.unit.slot.test_step_server import SECRET, slots_of, two_levels  # noqa: F401
-from tidegate.core.errors import LineClosed
+from tidegate.core.errors import LineClosed, UserError
 from tidegate.core.workers import Threads
 from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.protocol.messages import Attendance, SlotReport, UnitOrder
-from tidegate.protocol.packet import SlotOutOfReach
+from tidegate.protocol.packet import FailureMark, SlotOutOfReach
+from tidegate.protocol.units import UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
-from tidegate.slot.pump_lines import PumpLines, Sender
+from tidegate.slot.pump_lines import PumpLines, Sender, _LinesOfJob
 from tidegate.transport.wire import dial
 
 
@@ -267,6 +268,29 @@ def test_nothing_but_the_end_follows_a_packet_that_could_not_be_sent(error, has_
     sender.end(Room(has_room), lambda: sent.put("the end"))
     assert sent.get(timeout=PATIENCE) == "the end"
     assert sent.empty()
+
+
+class Scales:
+    """A line that compares what is sent with what was announced."""
+
+    announced = sent = 0
+
+    def has_room_for(self, size):
+        self.announced += size
+        return True
+
+    def send(self, kind, *parts):
+        self.sent += sum(map(len, parts))
+
+
+def test_a_slot_sends_large_marks_at_once_only_if_they_fit():
+    """Otherwise, its mailbox would wait for the pump."""
+    mark = FailureMark(0, UserError("long " * 10_000))
+    lines = _LinesOfJob(0, Attendance(0, 1, 3, 2), None, None, Threads())
+    lines._connections[0] = line = Scales()
+    answer = UnitAnswer((), (mark, mark), SlotReport(slot=0))
+    lines._answered(UnitKey(1, 1, 0), set(), answer)
+    assert line.announced >= line.sent > 200_000
 
 
 def test_nothing_follows_the_end_of_a_job():

@@ -196,3 +196,22 @@ def test_frames_out_of_turn_end_the_line(slots_of, monkeypatch):
     with pytest.raises(LineClosed):
         line.receive()
     assert "frame of kind 4" in str(unhandled.get(timeout=120).exc_value)
+
+
+def test_a_step_task_closes_the_line_of_a_unit_without_an_answer(slots_of, monkeypatch):
+    """A slot that has sent a frame which was refused would wait for the next unit."""
+    slots = slots_of(two_levels())
+    lines = []
+
+    def dialed(address, secret):
+        lines.append(dial(address, secret))
+        return lines[-1]
+
+    def refuse(connection):
+        raise LineClosed("a frame was changed in transit")
+
+    monkeypatch.setattr(step_task, "dial", dialed)
+    monkeypatch.setattr(step_task, "receive_answer", refuse)
+    monkeypatch.setattr(step_task, "_connections", {})
+    list(slots.stages()[0](0, iter(())))
+    assert [line._socket.fileno() for line in lines] == [-1]

@@ -1,3 +1,4 @@
+import errno
 import socket
 import struct
 import threading
@@ -93,6 +94,41 @@ def test_who_waits_for_room_is_freed_by_the_end_of_the_line(ends):
     assert failures
 
 
+def refused(kind, *parts):
+    raise LineClosed("[Errno 105] No buffer space available")
+
+
+def test_a_line_whose_frame_the_system_refuses_ends_when_the_other_end_closes_it(
+    ends, monkeypatch
+):
+    """The other end sees that nothing more comes; when it closes the line, it is gone."""
+    line, other = ends
+    monkeypatch.setattr(line._connection, "send", refused)
+    reading = in_background(lambda: list(line.messages()))
+    line.send(Wake(PipelineId(1)))
+    assert list(other.messages()) == []
+    assert reading.is_alive()
+    other.close()
+    reading.join(PATIENCE)
+    assert line._connection.is_other_end_gone
+
+
+def test_an_end_that_must_not_end_the_line_is_asked_what_to_do_if_it_fails(monkeypatch):
+    ours, theirs = (Connection(each) for each in socket.socketpair())
+    failed = threading.Event()
+    line, other = ControlLine(ours, failed.set), ControlLine(theirs)
+    monkeypatch.setattr(ours, "send", refused)
+    line.send(Wake(PipelineId(1)))
+    assert failed.wait(PATIENCE)
+    reading = in_background(lambda: list(other.messages()))
+    reading.join(0.1)
+    assert reading.is_alive()
+    line.close()
+    reading.join(PATIENCE)
+    for each in (ours, theirs):
+        each.close()
+
+
 # --- what the end of a line says ----------------------------------------------------------------
 
 
@@ -170,6 +206,25 @@ def test_a_tcp_line_that_ends_while_somebody_sends_says_nothing_about_the_other_
     connection = Connection(ours)
     theirs.close()
     with connection._sending, pytest.raises(LineClosed):
+        connection.receive()
+    assert connection.is_other_end_gone is is_gone
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "is_gone"), [(errno.ENOBUFS, True), (errno.EPIPE, True), (errno.ECONNRESET, False)]
+)
+def test_a_frame_that_the_system_refuses_is_no_reset(monkeypatch, number, is_gone):
+    def refuse(sock, data):
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(socket.socket, "sendall", refuse)
+    ours, theirs = tcp_pair()
+    connection = Connection(ours)
+    with pytest.raises(LineClosed):
+        connection.send(1, b"refused")
+    theirs.close()
+    with pytest.raises(LineClosed):
         connection.receive()
     assert connection.is_other_end_gone is is_gone
     connection.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import pickle
 import queue
+import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pyspark import InheritableThread
 
 from tidegate.core.errors import LineClosed, NotAuthorized
 from tidegate.core.ids import Address, JobId, Level, PipelineId, SlotIndex
+from tidegate.exchange.cancellation import cancel_group
 from tidegate.exchange.contract import NoRoom, StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.pipelined.admission import once_there_is_room
 from tidegate.exchange.pipelined.requirements import is_pumped
@@ -30,7 +32,7 @@ from tidegate.exchange.unit_protocol import Frame
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest
 from tidegate.protocol.packet import SlotOutOfReach
-from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
+from tidegate.transport.spark_errors import reason_of
 from tidegate.transport.wire import Connection, dial
 
 if TYPE_CHECKING:
@@ -138,7 +140,9 @@ class _EndlessJob:
     ) -> None:
         self._context = context
         self._tag = tag
-        self._group = f"{tag}-pumps-{attendance.pipeline}-{attendance.epoch}"
+        name = f"{tag}-pumps-{attendance.pipeline}-{attendance.epoch}"
+        # After a rescaling, epochs begin again, and threads of the exchange before may be late.
+        self._group = f"{name}-{secrets.token_hex(8)}"
         self._attendance = attendance
         self._addresses = addresses
         self._lines: list[Connection] = []
@@ -147,6 +151,7 @@ class _EndlessJob:
         self._broken: StepBroken | None = None
         self._lock = threading.Lock()
         self._thread: InheritableThread | None = None
+        self._canceling: threading.Thread | None = None
         self._is_pumped = is_pumped
 
     def carries(self, addresses: tuple[Address, ...]) -> bool:
@@ -222,8 +227,7 @@ class _EndlessJob:
         for line in self._lines:
             line.hang_up()
         if self._thread is not None:
-            with spark_may_be_gone():
-                self._context.cancelJobGroup(self._group)
+            self._canceling = cancel_group(self._context, self._group)
 
     def end(self) -> None:
         """Let the pumps finish; kill those that do not."""
@@ -234,8 +238,9 @@ class _EndlessJob:
         if self._thread is not None and was_broken is None:
             self._thread.join(_END_SECONDS)
             if self._thread.is_alive():
-                with spark_may_be_gone():
-                    self._context.cancelJobGroup(self._group)
+                self._canceling = cancel_group(self._context, self._group)
+        if self._canceling is not None:  # the next job needs the room of the pumps
+            self._canceling.join(_END_SECONDS)
 
     def _await(self, frame: Frame, answer: StepAnswer) -> None:
         """Answer when every slot has sent such a frame, when one is gone, or when the job broke."""
