@@ -23,7 +23,7 @@ class Spark:
         self.canceled = queue.SimpleQueue()
         self.answers = threading.Event()
 
-    def setJobGroup(self, group, description, interruptOnCancel):
+    def setJobGroup(self, group, description, interruptOnCancel):  # noqa: N803
         self.groups.append(group)
         raise PySparkException("it runs no jobs")
 

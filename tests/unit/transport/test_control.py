@@ -98,9 +98,7 @@ def refused(kind, *parts):
     raise LineClosed("[Errno 105] No buffer space available")
 
 
-def test_a_line_whose_frame_the_system_refuses_ends_when_the_other_end_closes_it(
-    ends, monkeypatch
-):
+def test_a_line_whose_frame_the_system_refuses_ends_when_the_other_end_closes_it(ends, monkeypatch):
     """The other end sees that nothing more comes; when it closes the line, it is gone."""
     line, other = ends
     monkeypatch.setattr(line._connection, "send", refused)
