@@ -372,7 +372,7 @@ _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = tuple(
             r"FROM pg_attribute",
             lambda self, table: self.fixed("line", "text", "text", None, True, False),
         ),
-        (r"FROM pg_index", lambda self, table: self.fixed(["line"])),
+        (r"FROM pg_index", lambda self, table: self.fixed(["line"], None)),
     )
 )
 PATCHES = ((psycopg, "connect", connect),)

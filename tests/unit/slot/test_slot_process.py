@@ -51,7 +51,7 @@ def driver(events):
 
 @pytest.fixture
 def process(driver, tmp_path, monkeypatch):
-    for name in ("_change_threads_quickly", "_collect_garbage_rarely", "_set_up_memory"):
+    for name in ("_change_threads_quickly", "_collect_garbage_rarely", "set_up_memory"):
         monkeypatch.setattr(slot, name, lambda: None)
     monkeypatch.setattr(slot, "forward_logs", lambda send, level: None)
     task = SlotTask(
