@@ -245,6 +245,38 @@ def test_nobody_waits_long_for_a_spark_that_does_not_answer(monkeypatch, way):
     spark.answers.set()
 
 
+@pytest.mark.parametrize("way", ["give_up", "end"])
+def test_nobody_waits_for_a_spark_that_does_not_answer_when_pumps_start(monkeypatch, way):
+    """PySpark asks for the properties of a thread before it starts."""
+    spark = DeafSpark()
+    job = exchange._EndlessJob(
+        spark, "tag", Attendance(0, 1, 1, 1), (Address("localhost", 1),), True
+    )
+    begun = threading.Event()
+
+    class Pumps(threading.Thread):
+        def start(self):
+            begun.set()
+            spark.answers.wait(PATIENCE)
+            super().start()
+
+    monkeypatch.setattr(exchange, "dial", lambda address, secret: ReadyLine())
+    monkeypatch.setattr(exchange, "InheritableThread", Pumps)
+    act = job.end if way == "end" else lambda: job.give_up(StepCanceled("it was canceled"))
+    acting = threading.Thread(target=act, daemon=True)
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(job.start, b"secret")
+        assert begun.wait(PATIENCE)
+        acting.start()
+        acting.join(PATIENCE / 4)
+        is_waiting = acting.is_alive()
+        spark.answers.set()
+        with pytest.raises(StepBroken):
+            starting.result(PATIENCE)
+    assert not is_waiting
+    assert spark.canceled.get(timeout=PATIENCE) == job._group
+
+
 def test_a_job_ends_when_spark_has_been_asked_to_cancel_it():
     """The next job needs its room."""
     spark = DeafSpark()

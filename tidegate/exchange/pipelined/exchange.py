@@ -197,12 +197,17 @@ class _EndlessJob:
         return unreachable
 
     def _start_pumps(self, secret: bytes) -> None:
+        thread = InheritableThread(
+            target=self._run_pumps, args=(secret,), name=self._group, daemon=True
+        )
         with self._lock:
-            if self._broken is None:
-                self._thread = InheritableThread(
-                    target=self._run_pumps, args=(secret,), name=self._group, daemon=True
-                )
-                self._thread.start()
+            if self._broken is not None:
+                return
+        thread.start()  # asks Spark: without the lock, so that nobody waits for it to give up
+        with self._lock:
+            self._thread, broken = thread, self._broken
+        if broken is not None:  # by somebody who did not see the thread
+            self._canceling = cancel_group(self._context, self._group)
 
     def run(self, order: bytes, answer: StepAnswer) -> None:
         """Run a step; a job that did not complete it runs no other."""
