@@ -30,6 +30,7 @@ from tidegate.driver.function_logs import level_for_slots
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
+from tidegate.exchange.cancellation import cancel_group
 from tidegate.exchange.choice import create_exchange
 from tidegate.exchange.pipelined.requirements import task_slots_for
 from tidegate.graph.job_graph import JobGraph
@@ -159,6 +160,8 @@ class SparkCluster:
         )
         self._lines: dict[Incarnation, ControlLine] = {}
         self._jobs: dict[SlotIndex, threading.Thread] = {}
+        self._groups: dict[SlotIndex, str] = {}
+        """Of the last launch. No launch uses that of another: it may be canceled late."""
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self._post = post
@@ -196,12 +199,13 @@ class SparkCluster:
             closing_seconds=self._engine.cancellation_timeout.total_seconds(),
             log_level=level_for_slots(),
         )
+        group = f"tidegate-{self._job_id}-slot-{slot}-{secrets.token_hex(8)}"
         thread = SlotThread(
             f"tidegate-slot-{slot}",
-            lambda: self._run_slot(task),
+            lambda: self._run_slot(task, group),
             lambda reason: self._post(SlotJobEnded(slot, reason)),
         )
-        self._jobs[slot] = thread
+        self._jobs[slot], self._groups[slot] = thread, group
         thread.start()
 
     def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
@@ -213,8 +217,8 @@ class SparkCluster:
                 pass  # the thread that reads the line reports its end
 
     def kill(self, slot: SlotIndex) -> None:
-        with spark_may_be_gone():
-            self._context.cancelJobGroup(self._group(slot))
+        if (group := self._groups.get(slot)) is not None:
+            cancel_group(self._context, group)
 
     def close(self) -> None:
         """Wait for the slots to exit, then kill those that do not."""
@@ -232,12 +236,9 @@ class SparkCluster:
             line.close()
         self._directory.remove()
 
-    def _group(self, slot: SlotIndex) -> str:
-        return f"tidegate-{self._job_id}-slot-{slot}"
-
-    def _run_slot(self, task: SlotTask) -> None:
+    def _run_slot(self, task: SlotTask, group: str) -> None:
         context = self._context
-        context.setJobGroup(self._group(task.slot), "slot", interruptOnCancel=True)
+        context.setJobGroup(group, "slot", interruptOnCancel=True)
         context.addJobTag(f"tidegate-{self._job_id}")
         context.parallelize([task.slot], 1).mapPartitions(task).collect()
 

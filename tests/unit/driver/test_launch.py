@@ -1,12 +1,16 @@
 """How slots are given to Spark, as far as that shows without one."""
 
+import queue
 import threading
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
+from tests.programs import PATIENCE
+from tidegate.core.config import Settings
 from tidegate.core.errors import UnsuitableSpark
-from tidegate.driver.launch import SlotThread, _check_session, settled
+from tidegate.driver.launch import SlotThread, SparkCluster, _check_session, settled
 
 
 @pytest.fixture
@@ -47,6 +51,53 @@ def test_a_slot_thread_that_cannot_be_started_is_reported(ended, monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
     SlotThread("slot", lambda: None, ended).start()
     assert ended.reasons == ["can't start new thread"]
+
+
+class DeafSpark:
+    """Runs no jobs, and does not answer when it is asked to cancel one."""
+
+    master = "local[4]"
+    _jsc = None
+
+    def __init__(self):
+        self.groups = queue.SimpleQueue()
+        self.canceled = queue.SimpleQueue()
+        self.answers = threading.Event()
+
+    def setJobGroup(self, group, description, interruptOnCancel):  # noqa: N803
+        self.groups.put(group)
+        raise ValueError("it runs no jobs")
+
+    def cancelJobGroup(self, group):
+        self.canceled.put(group)
+        self.answers.wait(PATIENCE)
+
+
+@contextmanager
+def cluster_of(spark):
+    cluster = SparkCluster(spark, "a-job", 1, 0, b"secret", Settings())
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_killing_a_slot_waits_for_nobody_and_concerns_no_later_launch():
+    """The caller is the job master: the other slots would lose their leases."""
+    spark = DeafSpark()
+    with cluster_of(spark) as cluster:
+        cluster.kill(0)
+        cluster.launch(0, 1)
+        first = spark.groups.get(timeout=PATIENCE)
+        killing = threading.Thread(target=cluster.kill, args=(0,), daemon=True)
+        killing.start()
+        killing.join(PATIENCE / 4)
+        assert not killing.is_alive()
+        cluster.launch(0, 2)
+        assert spark.groups.get(timeout=PATIENCE) != first
+        assert spark.canceled.get(timeout=PATIENCE) == first
+        assert spark.canceled.empty()
+        spark.answers.set()
 
 
 @pytest.mark.parametrize("setting", ["spark.network.crypto.enabled", "spark.ssl.rpc.enabled"])
