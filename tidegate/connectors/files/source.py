@@ -81,12 +81,15 @@ class StartedSplit:
     split: Any
     version: FileVersion
 
+    def __repr__(self) -> str:
+        return repr(self.split)
+
 
 class FileReader(SequentialReader):
     """Reads files one after the other; refuses to continue in a file that was replaced."""
 
     _version: FileVersion | None = None
-    """Of the current file."""
+    """Of the current file; None: unknown."""
 
     def __init__(self, open_cursor: Callable[[Any], Cursor]) -> None:
         super().__init__(self._open, _key_of)
@@ -100,7 +103,7 @@ class FileReader(SequentialReader):
             split.version.require(path)
             self._version = split.version
         else:
-            self._version = FileVersion.of(path)
+            self._version = _version_of(path)
         return self._open_split(_unwrapped(split))
 
     def snapshot(self) -> list[Any]:
@@ -108,6 +111,13 @@ class FileReader(SequentialReader):
         if self._cursor is not None and self._version is not None:
             splits[0] = StartedSplit(splits[0], self._version)
         return splits
+
+
+def _version_of(path: str) -> FileVersion | None:
+    try:
+        return FileVersion.of(path)
+    except ValueError:  # a stream, perhaps over HTTP, that can only be read from its beginning
+        return None
 
 
 def _unwrapped(split: Any) -> Any:

@@ -1,10 +1,13 @@
 import bz2
 import gzip
+import io
 import pickle
 from datetime import date, timedelta
 
+import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.spec import AbstractFileSystem
 from pyarrow import parquet as pq
 
 from tests.unit.connectors.reading import read_all, reader_of, records_of
@@ -216,6 +219,48 @@ def test_a_file_that_grew_is_read_on(tmp_path):
     before = reader.poll(10).batch.records
     write_lines(path, [*FIRST, ("more", 1)])
     assert before + read_all(reader_of(source, splits=reader.snapshot())) == rows(*FIRST)
+
+
+def test_positions_are_shown_without_the_version_of_their_file(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("ab\ncd\nef\n")
+    reader = reader_of(FileSource(str(path), TEXT))
+    reader.poll(1)
+    assert list(map(repr, reader.snapshot())) == [repr(LineSplit(str(path), 0, 9, 3))]
+
+
+class Stream(io.RawIOBase):
+    """What a server sends that only sends whole files."""
+
+    def __init__(self, content):
+        self._content = io.BytesIO(content)
+
+    def readable(self):
+        return True
+
+    def read(self, size=-1):
+        return self._content.read(size)
+
+    def seek(self, *place):
+        raise ValueError("Cannot seek streaming HTTP file")
+
+
+class Streams(AbstractFileSystem):
+    content = b"ab\ncd\nef\n"
+
+    def info(self, path, **options):
+        return {"name": path, "size": len(self.content), "type": "file"}
+
+    def _open(self, path, *arguments, **options):
+        return Stream(self.content)
+
+
+def test_a_file_that_can_only_be_read_from_its_beginning_is_read():
+    fsspec.register_implementation("streams", Streams, clobber=True)
+    reader = reader_of(FileSource("streams://server/words.txt", TEXT))
+    assert reader.poll(1).batch.records == ["ab"]
+    assert reader.snapshot() == [LineSplit("streams://server/words.txt", 0, 9, 3)]
+    assert read_all(reader) == ["cd", "ef"]
 
 
 def test_positions_of_earlier_versions_are_continued(tmp_path):
