@@ -386,6 +386,14 @@ def test_an_upsert_needs_keys_by_which_it_finds_every_row(database):
         assert rows(database, "pairs") == [(1, None, count)]
 
 
+def test_the_type_of_a_key_may_rule_out_null(database):
+    database.execute("CREATE DOMAIN number AS integer NOT NULL")
+    database.execute("CREATE TABLE orders (id number UNIQUE, buyer text)")
+    for name in ("Ann", "Bob"):
+        write(database, [Row(1, name)], ORDER, keys=["id"])
+    assert rows(database) == [(1, "Bob")]
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [(Row(2, None), "column 'buyer' .* not-null"), (Row(2, "Robert"), "Row.*Robert.*'buyer'")],

@@ -37,10 +37,12 @@ WHERE c.oid = to_regclass(%s)
 """
 _UNIQUE_KEYS = """
 SELECT array_agg(a.attname::text),
-       array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE NOT a.attnotnull
+       array_agg(a.attname::text ORDER BY a.attnum) FILTER (
+           WHERE NOT (a.attnotnull OR t.typnotnull)
            AND to_jsonb(i) -> 'indnullsnotdistinct' IS DISTINCT FROM 'true')
 FROM pg_index i
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
+JOIN pg_type t ON t.oid = a.atttypid
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
 GROUP BY i.indexrelid, i.indnkeyatts
 HAVING count(*) = i.indnkeyatts
