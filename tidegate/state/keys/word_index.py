@@ -33,6 +33,7 @@ class WordIndex:
         self._size = 0
         self._words = np.empty((_FIRST_CELLS, width), np.uint64)
         self._cells = np.full(_FIRST_CELLS, _EMPTY, np.int32)
+        self._reserved: list[int] = []
         # Random per process, so that nobody can choose keys that collide.
         self._factors = [np.uint64(secrets.randbits(64) | 1) for _ in range(3)]
 
@@ -45,6 +46,7 @@ class WordIndex:
 
     def reserve_place(self) -> int:
         """A number that no key will get."""
+        self._reserved.append(self._size)
         self._append(np.zeros((1, self._width), np.uint64))
         return self._size - 1
 
@@ -108,6 +110,8 @@ class WordIndex:
         self._cells = np.full(1 << (keys * _CELLS_PER_KEY).bit_length(), _EMPTY, np.int32)
         places = np.arange(self._size, dtype=np.intp)
         cells = self._home(self._words[: self._size])
+        if self._reserved:  # their words are those of another key
+            places, cells = np.delete(places, self._reserved), np.delete(cells, self._reserved)
         while len(places):
             free = self._cells.take(cells) == _EMPTY
             self._cells[cells[free]] = places[free]

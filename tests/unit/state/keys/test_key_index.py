@@ -36,6 +36,24 @@ def test_null_is_a_key_like_any_other():
     assert len(numbers.index) == 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "zero", "more"),
+    [
+        (pa.int64(), 0, range(1, 2000)),
+        (pa.bool_(), False, [True]),
+        (pa.string(), "", [f"key {i}" for i in range(2000)]),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_null_is_not_zero_however_many_keys_there_are(kind, zero, more, is_first):
+    numbers = Numbered(kind)
+    keys = [zero, None] if is_first else [None]
+    numbers(pa.array(keys, kind))
+    numbers(pa.array(more, kind))
+    found = numbers(pa.array([None, zero], kind))
+    assert sorted(found) == ([0, 1] if is_first else [0, len(more) + 1])
+
+
 def test_the_zeros_of_floats_are_one_key_and_so_are_all_nans():
     numbers = Numbered(pa.float64())
     assert numbers([0.0, -0.0, float("nan"), -float("nan"), 1.5]) == [0, 0, 1, 1, 2]
@@ -74,6 +92,15 @@ def test_few_keys_keep_their_numbers_in_batches_of_any_size(kind):
     assert numbers(pa.array([None, "new", "b"] * 20).cast(kind)) == [5, 4, 1] * 20
     assert numbers(keys) == first
     assert len(numbers.index) == 6
+
+
+def test_keys_whose_digests_collide_are_told_apart_however_many_there_are(monkeypatch):
+    monkeypatch.setattr(key_words, "digest", lambda column: np.full(len(column), 7, np.uint64))
+    numbers = Numbered(pa.string())
+    first = numbers(["same length 1", "same length 2", ""])
+    more = [f"key {i}" for i in range(2000)]
+    later = numbers(more)
+    assert numbers(["same length 1", "same length 2", "", *more]) == [*first, *later]
 
 
 def test_keys_whose_digests_collide_keep_their_numbers_in_large_batches(monkeypatch):
