@@ -252,7 +252,7 @@ class EngineSettings:
     step_target: timedelta = option(
         "tidegate.step.target-duration",
         duration(_MILLISECOND),
-        timedelta(milliseconds=200),
+        timedelta(milliseconds=100),
         "How long a step should take under load; slices grow and shrink to meet it.",
     )
     latency_target: timedelta = option(

@@ -259,7 +259,7 @@ def test_a_buffer_timeout_is_the_latency_target(env):
     env.set_buffer_timeout(2)
     assert env._configuration.get("tidegate.step.latency-target") == timedelta(milliseconds=2)
     env.set_buffer_timeout(-1)
-    assert env._configuration.get("tidegate.step.latency-target") == timedelta(milliseconds=200)
+    assert env._configuration.get("tidegate.step.latency-target") == timedelta(milliseconds=100)
 
 
 @pytest.mark.parametrize("timeout", [2, -1])
