@@ -260,8 +260,9 @@ class SimulatedCluster:
         if self.driver.is_alive:
             self._post(event)
 
-    def shortage(self) -> TidegateError | None:
-        return None
+    def shortage(self) -> None:
+        """None, but Spark may take longer to say so than a lease lasts."""
+        self.sim.meanwhile(self.sim.delay(3.0 if self.sim.chance(0.05) else 0.02))
 
     def launch(self, slot: SlotIndex, number: int) -> None:
         self._jobs[slot] = number

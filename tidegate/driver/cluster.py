@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import ExternalError
 from tidegate.core.ids import SlotIndex
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import DriverMessage, SlotMessage
@@ -41,12 +41,16 @@ ClusterEvent = FromSlot | LineEnded | SlotJobEnded
 
 
 class Cluster(Protocol):
-    """Starts slot processes and sends them messages. No method waits for a slot."""
+    """Starts slot processes and sends them messages. No method waits for a slot.
+
+    `shortage` and `launch` may wait for Spark, so they have a thread of their own. `close` may come
+    while they do.
+    """
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         """Start reporting events, from any thread."""
 
-    def shortage(self) -> TidegateError | None:
+    def shortage(self) -> ExternalError | None:
         """Why not all slots can be started now, if resources are short."""
 
     def launch(self, slot: SlotIndex, number: int) -> None:
@@ -59,4 +63,4 @@ class Cluster(Protocol):
         """Kill the process of a slot that does not exit by itself."""
 
     def close(self) -> None:
-        """End everything that was started, in whatever state."""
+        """End everything that was started, in whatever state, or that is about to start."""

@@ -60,7 +60,7 @@ from tidegate.driver.progress import (
     traffic_of,
     vertex_progress,
 )
-from tidegate.driver.slots import SlotProcess, Slots
+from tidegate.driver.slots import LaunchTried, SlotProcess, Slots
 from tidegate.driver.task_log import TaskLog
 from tidegate.exchange.contract import Exchange
 from tidegate.graph.exchanges import exchanges_of
@@ -122,7 +122,13 @@ class CancelRequested:
 
 
 Event = (
-    ClusterEvent | StepEvent | CheckpointEvent | SnapshotOrder | InspectionOrder | CancelRequested
+    ClusterEvent
+    | LaunchTried
+    | StepEvent
+    | CheckpointEvent
+    | SnapshotOrder
+    | InspectionOrder
+    | CancelRequested
 )
 
 
@@ -175,6 +181,8 @@ class JobMaster:
             settings.engine,
             cluster,
             clock,
+            self._workers,
+            self._inbox.put,
             on_gone=self._slot_gone,
             on_missing=self._slots_missing,
             on_failure=self._fail,
@@ -375,6 +383,8 @@ class JobMaster:
                 self._slots.line_ended(incarnation, is_certain=is_certain)
             case SlotJobEnded(slot, reason):
                 self._slots.job_ended(slot, reason)
+            case LaunchTried():
+                self._slots.launch_tried(event)
             case StepThrough(pipeline, attempt):
                 failures, action = self._drivers[pipeline].step_through(event, self._clock.time())
                 for failure in failures:

@@ -162,6 +162,7 @@ class SparkCluster:
         self._jobs: dict[SlotIndex, threading.Thread] = {}
         self._groups: dict[SlotIndex, str] = {}
         """Of the last launch. No launch uses that of another: it may be canceled late."""
+        self._is_closed = False
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self._post = post
@@ -174,7 +175,8 @@ class SparkCluster:
         with _reserving:
             taken = _tasks_of_others(self._context, self)
             if available - taken > self._tasks:
-                _reserved.add(self)
+                if not self._is_closed:
+                    _reserved.add(self)
                 return None
         master = master_of(self._context)
         if available <= self._tasks:
@@ -222,9 +224,10 @@ class SparkCluster:
 
     def close(self) -> None:
         """Wait for the slots to exit, then kill those that do not."""
-        for slot, thread in self._jobs.items():
+        self._is_closed = True
+        for slot, thread in list(self._jobs.items()):
             if thread.ident is None:
-                continue  # it could not be started
+                continue  # it could not be started, or will find that the end has come
             thread.join(_FAREWELL_SECONDS)
             if thread.is_alive() and self._context._jsc is not None:
                 self.kill(slot)
@@ -240,7 +243,8 @@ class SparkCluster:
         context = self._context
         context.setJobGroup(group, "slot", interruptOnCancel=True)
         context.addJobTag(f"tidegate-{self._job_id}")
-        context.parallelize([task.slot], 1).mapPartitions(task).collect()
+        if not self._is_closed:
+            context.parallelize([task.slot], 1).mapPartitions(task).collect()
 
     def _serve(self, connection: Connection) -> None:
         """Read the control line of one slot process until it ends."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from tidegate.core.clock import Clock
-from tidegate.core.errors import ExternalError, TidegateError
+from tidegate.core.errors import ExternalError, InternalError, TidegateError
 from tidegate.core.ids import Address, SlotIndex
 from tidegate.core.setting_groups import EngineSettings
+from tidegate.core.workers import Workers
 from tidegate.driver.cluster import Cluster
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
@@ -37,6 +38,8 @@ _log = logging.getLogger("tidegate.slots")
 _LOOK_FOR_ROOM_SECONDS = 1.0
 _MOST_FAILED_STARTS = 3
 """How often a slot may end before it is ready until the job fails."""
+_FAREWELL_SECONDS = 3.0
+"""How long the end of a job waits for a launch that is under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +54,21 @@ class SlotProcess:
     """Resident bytes at the last heartbeat."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchTried:
+    """The cluster has launched slots, or has no room for them."""
+
+    orders: Sequence[Launch]
+    error: ExternalError | InternalError | None = None
+    """The shortage, after which nothing was launched, or an unexpected failure."""
+
+
 class Slots:
-    """Carries out the instructions of `SlotPool`. Used by the job master's thread."""
+    """Carries out the instructions of `SlotPool`. Used by the job master's thread.
+
+    Slots are launched on a worker, because Spark may not answer. Meanwhile, the others get answers
+    to their heartbeats.
+    """
 
     def __init__(
         self,
@@ -61,6 +77,8 @@ class Slots:
         engine: EngineSettings,
         cluster: Cluster,
         clock: Clock,
+        workers: Workers,
+        post: Callable[[LaunchTried], None],
         *,
         on_gone: Callable[[SlotIndex, str], None],
         on_missing: Callable[[TidegateError], None],
@@ -79,7 +97,10 @@ class Slots:
         self._patience = engine.slot_start_timeout.total_seconds()
         self.pool = SlotPool(number, lease=self._lease, now=clock.monotonic())
         self._processes: dict[SlotIndex, SlotProcess] = {}
-        self._to_launch: deque[Launch] = deque()
+        self._worker = workers.start("tidegate-launches")
+        self._post = post
+        self._to_launch: list[Launch] = []
+        self._is_launching = False
         self._look_for_room_at = 0.0
         self._shortage: TidegateError | None = None
         self._is_stopped = False
@@ -169,22 +190,49 @@ class Slots:
         self._is_stopped = True
 
     def shut_down(self) -> None:
+        self.stop_launching()
         self.pool.shut_down()
         self.tell(list(self.pool.ready()), Shutdown())
+        self._worker.stop(_FAREWELL_SECONDS)
 
     def _launch_what_can_be(self) -> None:
         """Launch slots only if there is room for all of them and for steps."""
-        if self._is_stopped or self._clock.monotonic() < self._look_for_room_at:
+        is_early = self._clock.monotonic() < self._look_for_room_at
+        if self._is_stopped or self._is_launching or is_early:
             return
-        self._shortage = self._cluster.shortage()
-        if self._shortage is not None:
-            if self._look_for_room_at > 0:
-                _log.info("waiting for resources: %s", self._shortage)
-            self._look_for_room_at = self._clock.monotonic() + _LOOK_FOR_ROOM_SECONDS
-            return
-        while self._to_launch:
-            order = self._to_launch.popleft()
-            self._cluster.launch(order.slot, order.number)
+        self._is_launching = True
+        self._worker.post(partial(self._launch, tuple(self._to_launch)))
+        self._to_launch.clear()
+
+    def _launch(self, orders: Sequence[Launch]) -> None:
+        """Runs on the worker, and waits for Spark."""
+        error: ExternalError | InternalError | None
+        try:
+            error = self._cluster.shortage()
+            for order in orders if error is None else ():
+                if not self._is_stopped:
+                    self._cluster.launch(order.slot, order.number)
+        except Exception as failure:
+            _log.exception("slots could not be launched")
+            error = InternalError(f"{type(failure).__name__}: {failure}")
+        self._post(LaunchTried(orders, error))
+
+    def launch_tried(self, event: LaunchTried) -> None:
+        self._is_launching = False
+        self._shortage = None
+        match event.error:
+            case InternalError():
+                self._on_failure(event.error)
+            case ExternalError():
+                if self._look_for_room_at > 0:
+                    _log.info("waiting for resources: %s", event.error)
+                self._shortage = event.error
+                self._look_for_room_at = self._clock.monotonic() + _LOOK_FOR_ROOM_SECONDS
+                self._to_launch += event.orders
+            case None:
+                pass
+            case _:
+                assert_never(event.error)
 
     def _carry_out(self, instructions: Iterable[PoolInstruction]) -> None:
         for instruction in instructions:

@@ -39,7 +39,7 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.protocol.job_status import JobStatus
-from tidegate.protocol.messages import Wake
+from tidegate.protocol.messages import DriverHeartbeat, Wake
 from tidegate.testing import mini_cluster
 from tidegate.testing.mini_cluster import MiniCluster
 
@@ -433,6 +433,60 @@ def test_the_restart_strategy_decides_about_slots_that_cannot_be_started_again(s
         job.result()
         assert set(job.records()) == set(range(20))
     assert cluster.launches == 3
+
+
+class Unanswering(MiniCluster):
+    """A Spark that does not answer what is asked for a launch, from when the test says so."""
+
+    def __init__(self, question):
+        super().__init__(heartbeat_seconds=0.02)
+        self.question = question
+        self.is_deaf = False
+        self.is_asked, self.answers = threading.Event(), threading.Event()
+        self.answered = Counter()
+
+    def asked(self, question):
+        if self.is_deaf and question == self.question:
+            self.is_asked.set()
+            self.answers.wait(PATIENCE)
+
+    def shortage(self):
+        self.asked("shortage")
+
+    def launch(self, slot, number):
+        self.asked("launch")
+        super().launch(slot, number)
+
+    def send(self, incarnation, message):
+        if isinstance(message, DriverHeartbeat):
+            self.answered[incarnation.slot] += 1
+        super().send(incarnation, message)
+
+
+@pytest.mark.parametrize("question", ["shortage", "launch"])
+def test_slots_keep_their_leases_while_spark_does_not_answer_about_another(start, question):
+    cluster = Unanswering(question)
+    job = start(exchanged(read(ENDLESS)), cluster=cluster, settings={**RESTARTS, **SMALL_STEPS})
+    wait_until(lambda: job.status is JobStatus.RUNNING)
+    cluster.is_deaf = True
+    cluster.kill(0)
+    assert cluster.is_asked.wait(PATIENCE)
+    try:
+        seen = cluster.answered[1]
+        wait_until(lambda: cluster.answered[1] > seen, PATIENCE / 4)
+    finally:
+        cluster.answers.set()
+    wait_until(lambda: job.status is JobStatus.RUNNING)
+
+
+class Broken(MiniCluster):
+    def shortage(self):
+        raise RuntimeError("no such method")
+
+
+def test_a_fault_at_a_launch_fails_the_job(start):
+    failure = start(exchanged(read([1])), cluster=Broken()).fails(InternalError)
+    assert str(failure) == "RuntimeError: no such method"
 
 
 def test_slots_of_other_versions_are_refused(start, monkeypatch):

@@ -10,6 +10,8 @@ import pytest
 from tests.programs import PATIENCE
 from tidegate.core.config import Settings
 from tidegate.core.errors import UnsuitableSpark
+from tidegate.driver import launch
+from tidegate.driver.cluster import SlotJobEnded
 from tidegate.driver.launch import SlotThread, SparkCluster, _check_session, settled
 
 
@@ -98,6 +100,47 @@ def test_killing_a_slot_waits_for_nobody_and_concerns_no_later_launch():
         assert spark.canceled.get(timeout=PATIENCE) == first
         assert spark.canceled.empty()
         spark.answers.set()
+
+
+def test_a_slot_whose_thread_starts_after_the_end_does_not_run(monkeypatch):
+    """PySpark asks Spark before it starts a thread; the answer may come late."""
+    held, ends = queue.SimpleQueue(), queue.SimpleQueue()
+
+    def hold(thread):
+        held.put(thread)
+
+    spark = SimpleNamespace(
+        master="local[4]",
+        setJobGroup=lambda *arguments, **options: None,
+        addJobTag=lambda tag: None,
+        parallelize=lambda *arguments: pytest.fail("it runs"),
+    )
+    with monkeypatch.context() as late:
+        late.setattr(SlotThread, "start", hold)
+        with cluster_of(spark) as cluster:
+            cluster.start(ends.put)
+            cluster.launch(0, 1)
+    held.get_nowait().start()
+    assert ends.get(timeout=PATIENCE) == SlotJobEnded(0, "it returned")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_ended_job_holds_no_task_slots(monkeypatch, is_late):
+    """Spark may answer only after the end how many it has."""
+    spark = SimpleNamespace(master="local[4]")
+    cluster = SparkCluster(spark, "a-job", 2, 0, b"secret", Settings())
+
+    def count(context):
+        if is_late:
+            cluster.close()
+        return 4
+
+    monkeypatch.setattr(launch, "task_slots", count)
+    assert cluster.shortage() is None
+    if not is_late:
+        assert launch._tasks_of_others(spark) == 2
+        cluster.close()
+    assert launch._tasks_of_others(spark) == 0
 
 
 @pytest.mark.parametrize("setting", ["spark.network.crypto.enabled", "spark.ssl.rpc.enabled"])
