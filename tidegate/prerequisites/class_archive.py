@@ -65,15 +65,20 @@ def store_classes(java: JavaInstallation, folders: Iterable[Path] | None = None)
                 failures.append(f"{folder}: other users can write to it")
                 continue
             with (folder / "storing.lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(lock.fileno(), folder)
                 return _store(_name_for(java), folder, lock.fileno())
-        except BlockingIOError:
-            raise ExternalError(
-                f"another process is storing the classes in {folder}; wait for it to finish"
-            ) from None
         except OSError as error:
             failures.append(str(error))
     raise ExternalError(f"the classes could not be stored: {'; '.join(failures)}")
+
+
+def _lock(file: int, folder: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ExternalError(
+            f"another process is storing the classes in {folder}; wait for it to finish"
+        ) from None
 
 
 def _find(java: JavaInstallation, folders: Iterable[Path] | None) -> Path | None:

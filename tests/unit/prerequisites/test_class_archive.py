@@ -272,6 +272,17 @@ def test_one_process_at_a_time_stores(tmp_path, job):
     assert store_classes(JAVA, [tmp_path]).is_file()
 
 
+def test_a_machine_with_too_many_processes_is_no_other_process_that_stores(tmp_path, monkeypatch):
+    """Both make Python raise BlockingIOError."""
+
+    def refuse(*arguments, **options):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(class_archive.subprocess, "Popen", refuse)
+    with pytest.raises(ExternalError, match=r"could not be stored: .*Resource temporarily"):
+        store_classes(JAVA, [tmp_path])
+
+
 def test_the_job_holds_the_lock_if_the_process_that_stores_is_killed(tmp_path, job):
     job.seconds = 600
     seen = []
