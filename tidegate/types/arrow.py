@@ -171,7 +171,7 @@ class ArrowFormat:
             # Arrow would parse and print numbers.
             if _holds_text(column.type) != _holds_text(field.type):
                 raise pa.ArrowInvalid(f"expected a column of type {field.type}")
-            return column.cast(field.type)
+            return _without_views(column).cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
             found = f"<the column {field.name!r} of type {column.type}>"
             raise TypeMismatch(str(self.type_info), found, str(failure)) from None
@@ -229,6 +229,20 @@ def _plain_class(codec: ColumnCodec) -> type | None:
             return record_class
         case _:
             return None
+
+
+def _without_views(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Arrow cannot decode a dictionary of views, as in the categories of polars."""
+    if not isinstance(column, pa.DictionaryArray):
+        return column
+    values: pa.Array[Any] = column.dictionary
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    elif pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    else:
+        return column
+    return pa.DictionaryArray.from_arrays(column.indices, values)
 
 
 def _holds_text(arrow_type: Any) -> bool:

@@ -549,6 +549,27 @@ def test_conform_orders_casts_and_drops_columns():
     assert format.conform(batch) == format.encode([Row("Ada", 36)])
 
 
+@pytest.mark.parametrize(
+    ("logical", "physical"),
+    [
+        (Types.STRING(), pa.large_string()),
+        (Types.STRING(), pa.string_view()),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), pa.large_binary()),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), pa.binary_view()),
+    ],
+    ids=str,
+)
+def test_conform_converts_every_form_of_text_and_bytes(logical, physical):
+    """Polars has views; in its categories, they are the values of a dictionary."""
+    format = arrow_format(logical)
+    values = pa.array([b"a", None, b"b", b"a"], pa.binary()).cast(physical)
+    encoded = values.dictionary_encode()
+    for column in (values, encoded, encoded.slice(1, 2)):
+        converted = format.conform(pa.record_batch({"value": column})).column(0)
+        assert converted.type == format.schema.field(0).type
+        assert converted.to_pylist() == column.to_pylist()
+
+
 def test_conform_takes_the_one_column_of_single_values_whatever_its_name():
     batch = pa.record_batch({"number": pa.array([1], pa.int32())})
     assert arrow_format(Types.LONG()).conform(batch).to_pylist() == [{"value": 1}]
