@@ -223,9 +223,9 @@ class Sum(_Combined):
         """Whether sums must be checked because they may exceed 64 bits."""
         return self._reach > _MOST
 
-    def relax(self, living: Sequence[Array]) -> None:
-        """Recompute the bound from all current sums, any of which may be added up."""
-        self._reach = sum(map(_magnitude, living))
+    def relax(self, living: Sequence[Array], together: int) -> None:
+        """Recompute the bound from all current sums; of each array, so many may be added up."""
+        self._reach = together * sum(map(_magnitude, living))
 
     def _check(self, sums: Array, values: Array, others: Array) -> None:
         # The sign of a sum differs from those of both its parts only if it wrapped around.
@@ -548,11 +548,16 @@ class Accumulators:
         parts = zip(self.parts, self._spans, strict=True)
         return [array for part, span in parts for array in part.merged(values[span], others[span])]
 
-    def relax(self, living: Callable[[], Sequence[Arrays]]) -> None:
-        """Check all current sums if they might exceed 64 bits."""
+    def relax(self, living: Callable[[], tuple[Sequence[Arrays], int]]) -> None:
+        """Check all current sums if they might exceed 64 bits.
+
+        Args:
+            living: returns them, and how many of each array may be added up.
+        """
         for part, span in zip(self.parts, self._spans, strict=True):
             if isinstance(part, Sum) and part.is_strained:
-                part.relax([values[span.start] for values in living()])
+                found, together = living()
+                part.relax([values[span.start] for values in found], together)
 
     def results(self, values: Arrays) -> list[Columns]:
         return [

@@ -162,6 +162,15 @@ def test_a_sum_beyond_64_bits_is_an_error(assigner, sizes):
     harness.close()
 
 
+def test_a_sum_of_merged_sessions_beyond_64_bits_is_an_error():
+    operator = named(EventTimeSessionWindows.with_gap(10), total=sum_("price"))
+    with OperatorHarness(operator) as harness:
+        for time in (0, 18):
+            harness.process_batch(bids([time], [2**62]))
+        with pytest.raises(TypeMismatch, match="exceeds the range of 64-bit"):
+            harness.process_batch(bids([9], [1]))
+
+
 def test_sums_that_come_near_64_bits_are_exact():
     with OperatorHarness(named(TUMBLING, total=sum_("price"))) as harness:
         for price in (2**62, 2**62 - 1, -(2**62), 5):

@@ -101,7 +101,7 @@ class WindowCombiner(Operator):
             failure.suspects = range(place, place + 1)
             raise failure
         assert times is not None
-        self._accumulators.relax(list)  # nothing is kept from earlier batches
+        self._accumulators.relax(lambda: ([], 0))  # nothing is kept from earlier batches
         columns = batch.columns.columns
         keys = [columns[place] for place in self._places]
         if self._paused > 0:

@@ -233,6 +233,11 @@ class SessionTable(WindowTable):
         keys = self._sessions.keys
         keys[: self._size] = np.maximum(new[keys[: self._size]], 0)
 
+    def _most_together(self) -> int:
+        """A record between sessions of a key merges them."""
+        taken = self._values[0][: self._size]
+        return int(np.bincount(self._sessions.keys[: self._size][taken]).max(initial=0))
+
     @property
     def _living(self) -> Sequence[Arrays]:
         return [self._values]

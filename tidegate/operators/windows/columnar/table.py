@@ -94,6 +94,10 @@ class WindowTable(ABC):
     def _living(self) -> Sequence[Arrays]:
         """All values of the accumulators, in lists that may be changed."""
 
+    def _most_together(self) -> int:
+        """How many values of the same list may be combined into one."""
+        return 1
+
     def _on_moved(self) -> None:
         """Values were replaced: drop what was derived from them."""
 
@@ -124,7 +128,7 @@ class WindowTable(ABC):
 
     def clean_up(self) -> None:
         """Free memory; called between batches."""
-        self._accumulators.relax(lambda: self._living)
+        self._accumulators.relax(lambda: (self._living, self._most_together()))
         if self._accumulators.forget(self._living):
             self._on_moved()
         if len(self._index) > max(2 * self._living_keys, _FEWEST_KEYS):
