@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,37 @@ def from_bytes(raw: bytes) -> pa.RecordBatch:
             decoded = pc.call_function("run_end_decode", [rows.column(place)])
             rows = rows.set_column(place, field.name, decoded)
     return rows
+
+
+def key_names(width: int, *, is_tuple: bool) -> list[str]:
+    """The names of key columns in snapshots; they come before all others.
+
+    A tuple of one part has another hash than the part.
+    """
+    return [_ONLY_PART] if is_tuple and width == 1 else [f"key{place}" for place in range(width)]
+
+
+def key_width(names: Sequence[str]) -> tuple[int, bool]:
+    """The number of the key's columns among all columns, and whether keys are tuples."""
+    if names[0] == _ONLY_PART:
+        return 1, True
+    width = next(place for place, name in enumerate([*names, ""]) if name != f"key{place}")
+    return width, width > 1
+
+
+def free_names(names: Iterable[str], width: int, taken: Collection[str] = ()) -> list[str]:
+    """The names of other columns in snapshots, changed if they are those of key columns."""
+    used = {"key", "key_group", _ONLY_PART, *(f"key{place}" for place in range(width + 1)), *taken}
+    found: list[str] = []
+    for name in names:
+        while name in used:
+            name += "_"
+        used.add(name)
+        found.append(name)
+    return found
+
+
+_ONLY_PART: Final = "part0"
 
 
 def repeated(value: int, count: int) -> pa.Array[Any]:

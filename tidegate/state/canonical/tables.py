@@ -25,7 +25,7 @@ from tidegate.core.errors import StateMisuse
 from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
 from tidegate.state.canonical.shape_choice import choose_shape, shape_of_state
 from tidegate.state.chunks import Values, chunk_of, contents_of
-from tidegate.state.columns import from_bytes, to_bytes
+from tidegate.state.columns import from_bytes, key_names, key_width, to_bytes
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_order import Runs
 from tidegate.state.keys.key_rows import pickled_keys, stored_columns
@@ -166,13 +166,8 @@ def entries_of(chunk: StateChunk, form: PayloadForm) -> Entries:
     if form is PayloadForm.PICKLE:
         return Entries(chunk.groups, *contents_of(chunk))
     rows = from_bytes(chunk.payload)
-    # The names of the key's columns are key0, key1, ...
-    width = next(
-        position
-        for position, name in enumerate([*rows.schema.names, ""])
-        if name != f"key{position}"
-    )
-    keys = KeyColumns(rows.columns[:width], is_tuple=width > 1)
+    width, is_tuple = key_width(rows.schema.names)
+    keys = KeyColumns(rows.columns[:width], is_tuple)
     return Entries(chunk.groups, keys, rows.select(list(range(width, rows.num_columns))))
 
 
@@ -331,7 +326,7 @@ def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> State
     entries = entries_of_table(rows, form, groups)
     if isinstance(entries.values, pa.RecordBatch):
         assert isinstance(entries.keys, KeyColumns)
-        names = [f"key{position}" for position in range(len(entries.keys.columns))]
+        names = key_names(len(entries.keys.columns), is_tuple=entries.keys.is_tuple)
         columns = [*entries.keys.columns, *entries.values.columns]
         payload = to_bytes(columns, [*names, *entries.values.schema.names])
         return StateChunk(form.metadata.name, groups, payload)

@@ -19,7 +19,14 @@ from tidegate.state.backend import (
     StateMetadata,
     check_max_parallelism_unchanged,
 )
-from tidegate.state.columns import ColumnStore, from_bytes, take_from, to_bytes
+from tidegate.state.columns import (
+    ColumnStore,
+    free_names,
+    from_bytes,
+    key_names,
+    take_from,
+    to_bytes,
+)
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.word_index import Places
@@ -160,13 +167,15 @@ class ColumnarState:
         max_parallelism: int,
     ) -> None:
         self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
-        self.columns = dict(columns)
+        names = free_names(columns, keys.width)
+        self.columns = dict(zip(names, columns.values(), strict=True))
+        """By their names in snapshots."""
         self.new: Places = np.arange(0)
         """The places, ascending, of keys that are new in the last batch."""
         self.loaded: Places = np.arange(0)
         """The places that the last batch loaded into memory."""
         self._index = keys
-        self._key_names = [f"key{position}" for position in range(keys.width)]
+        self._key_names = key_names(keys.width, is_tuple=keys.schema.is_tuple)
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
 
@@ -217,9 +226,11 @@ class ColumnarState:
         rows = from_bytes(chunk.payload).slice(start, stop - start)
         if rows.num_rows == 0:
             return
-        places = self.places_of([rows.column(name) for name in self._key_names])
-        for name, column in self.columns.items():
-            column.restore(places, rows.column(name))
+        # By position: the names may be those of an earlier version.
+        width = self._index.width
+        places = self.places_of(rows.columns[:width])
+        for column, stored in zip(self.columns.values(), rows.columns[width:], strict=True):
+            column.restore(places, stored)
 
 
 def check_unchanged(declared: StateMetadata, stored: StateMetadata) -> None:

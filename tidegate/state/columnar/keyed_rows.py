@@ -18,7 +18,7 @@ from tidegate.state.backend import (
     check_max_parallelism_unchanged,
 )
 from tidegate.state.columnar.backend import ROWS_PER_CHUNK, check_unchanged
-from tidegate.state.columns import from_bytes, to_bytes
+from tidegate.state.columns import from_bytes, key_names, to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange, key_groups_of
 from tidegate.state.keys.key_index import FrozenKeys
 from tidegate.state.keys.key_order import Runs, runs_of
@@ -140,7 +140,7 @@ class FrozenRows(FrozenState):
         else:
             parts = self._sorted(rows.keys, key_groups)
         for keys, part, runs in parts:
-            names = [*key_names(len(keys)), *state.names]
+            names = [*key_names(len(keys), is_tuple=self._keys.is_tuple), *state.names]
             payload = to_bytes([*keys, *rows.take(part)], names)
             yield StateChunk(state.metadata.name, runs, payload)
 
@@ -194,7 +194,3 @@ def stored_rows(
             start, stop = chunk.span_in(key_groups)
             if stop > start:
                 yield chunk.state, from_bytes(chunk.payload).slice(start, stop - start)
-
-
-def key_names(width: int) -> list[str]:
-    return [f"key{place}" for place in range(width)]

@@ -212,7 +212,7 @@ class FrozenKeys:
     ) -> None:
         self._stores = stores
         self._parts = parts
-        self._is_tuple = is_tuple
+        self.is_tuple = is_tuple
         self._order = order
 
     def __len__(self) -> int:
@@ -231,12 +231,12 @@ class FrozenKeys:
         """The stable hash of the key of every place from `start`."""
         if start:
             columns = self.take(np.arange(start, len(self)))
-            return KeyColumns(columns, self._is_tuple).hashes()
+            return KeyColumns(columns, self.is_tuple).hashes()
         hashed = [
             np.concatenate([_NO_HASHES, *map(hash_column, chunks)]) for chunks in self._stores
         ]
         if self._parts is None:
-            return fold_hashes(hashed, len(hashed[0])) if self._is_tuple else hashed[0]
+            return fold_hashes(hashed, len(hashed[0])) if self.is_tuple else hashed[0]
         parts = [part.take(self._parts[:, position]) for position, part in enumerate(hashed)]
         return fold_hashes(parts, len(self._parts))
 

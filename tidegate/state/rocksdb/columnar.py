@@ -61,7 +61,7 @@ class RocksDBColumnarState(ColumnarState):
         self._set = WorkingSet()
         self._series = SnapshotSeries(self._store)
         self._rows = pa.schema(
-            [pa.field(name, c.kind, nullable=not c.is_number) for name, c in columns.items()]
+            [pa.field(name, c.kind, nullable=not c.is_number) for name, c in self.columns.items()]
         )
         self._codec = RowCodec(self._rows)
 
@@ -132,10 +132,9 @@ class RocksDBColumnarState(ColumnarState):
         start, stop = chunk.span_in(self.key_groups)
         rows = from_bytes(chunk.payload).slice(start, stop - start)
         if rows.num_rows:
-            keys = KeyColumns(
-                [rows.column(name) for name in self._key_names], self._index.schema.is_tuple
-            )
-            encoded = self._codec.encode([rows.column(name) for name in self.columns])
+            width = self._index.width
+            keys = KeyColumns(rows.columns[:width], self._index.schema.is_tuple)
+            encoded = self._codec.encode(rows.columns[width:])
             self._store.write(copied_rows(keys, encoded, self.max_parallelism))
 
     def clean_up(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
 from tidegate.state.chunks import as_column, chunk_of
 from tidegate.state.columnar.column_rows import RowCodec
-from tidegate.state.columns import to_bytes
+from tidegate.state.columns import key_names, to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_order import runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, pickled_keys, stored_columns
@@ -101,5 +101,5 @@ class _Gathered:
         keys, rows = self._facts.keys, self._facts.rows
         assert keys is not None and rows is not None, "a columnar state has both"
         columns: list[pa.Array[Any]] = keys.columns(self._keys).columns
-        names = [f"key{position}" for position in range(len(columns))]
+        names = key_names(len(columns), is_tuple=keys.is_tuple)
         return to_bytes([*columns, *RowCodec(rows).decode(self._payloads)], [*names, *rows.names])

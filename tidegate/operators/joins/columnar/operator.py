@@ -21,7 +21,8 @@ from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import UserCode
 from tidegate.operators.windows.operator import LATE_RECORDS
 from tidegate.state.backend import PayloadForm, StateMetadata
-from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, key_names, stored_rows
+from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
+from tidegate.state.columns import free_names
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
 from tidegate.stream.batch import Batch
@@ -182,9 +183,8 @@ class ColumnarJoin(Operator):
 
     def _names(self, side: int) -> list[str]:
         names = self.selection.formats[side].field_names
-        taken = {_TIME, "key_group", "key", *key_names(len(self._key_places[side]))}
         fields = [names[place] for place in self._fields[side]]
-        return [_TIME, *(f"{name}_" if name in taken else name for name in fields)]
+        return [_TIME, *free_names(fields, self._index.width, (_TIME,))]
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         images = [found.keyed for found in snapshots if found.keyed is not None]

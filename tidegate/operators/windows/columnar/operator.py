@@ -23,6 +23,7 @@ from tidegate.operators.windows.windows import without_window
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
 from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
+from tidegate.state.columns import free_names
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.stream.batch import Batch
@@ -218,7 +219,9 @@ class ColumnarWindowOperator(Operator):
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         now = self._table.now
         self._times.update([now] if now < FINAL_WATERMARK else [])  # a restore may add input
-        names = (WINDOW_START, WINDOW_END, *self._accumulators.stored_names)
+        times = (WINDOW_START, WINDOW_END)
+        aggregates = self._accumulators.stored_names
+        names = (*times, *free_names(aggregates, len(self.key_columns), times))
         context = self._context
         many = max(_MANY_ROWS, _ROWS_PER_GROUP * len(context.key_groups))
         state = RowState(self._metadata, names, self._table.freeze(many))

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
-from tidegate.state.columnar.keyed_rows import KeyedRows, RowPerKey, key_names
-from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
+from tidegate.state.columnar.keyed_rows import KeyedRows, RowPerKey
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.word_index import Places
 
@@ -111,13 +110,13 @@ class WindowTable(ABC):
 
     def restore(self, rows: pa.RecordBatch) -> None:
         """Restore frozen windows."""
-        keys = [rows.column(name) for name in key_names(self._index.width)]
-        first = len(keys) + 2
+        width = self._index.width
+        starts, ends, *values = rows.columns[width:]
         self._restore(
-            self._numbers_of(keys),
-            rows.column(WINDOW_START).to_numpy(),
-            rows.column(WINDOW_END).to_numpy(),
-            self._accumulators.restored(rows.columns[first:], rows.num_rows),
+            self._numbers_of(rows.columns[:width]),
+            starts.to_numpy(),
+            ends.to_numpy(),
+            self._accumulators.restored(values, rows.num_rows),
         )
 
     def _numbers_of(self, keys: Sequence[pa.Array[Any]]) -> Places:
