@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -237,6 +237,10 @@ def _type_in_json(arrow_type: pa.DataType) -> pa.DataType:
     return pa.string() if in_text else arrow_type
 
 
+_NAN: Final = ("nan", "NaN", "-nan", "-NaN")
+"""A number for Python and Java, which Arrow would read as None."""
+
+
 @dataclass(frozen=True, slots=True)
 class CsvValues:
     """How values are written in a line of text."""
@@ -258,6 +262,7 @@ class CsvValues:
         options = arrow_csv.ConvertOptions(
             column_types=schema, include_columns=schema.names, strings_can_be_null=False
         )
+        options.null_values = [text for text in options.null_values or () if text not in _NAN]
         if self.null_value is not None:
             options.null_values = [self.null_value]
             options.strings_can_be_null = True

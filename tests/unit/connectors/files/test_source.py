@@ -354,6 +354,14 @@ def test_csv_without_a_header_has_the_fields_in_order(tmp_path):
     assert records_of(FileSource(str(tmp_path), format)) == [rows(("a", 1), ("b", 2))]
 
 
+def test_nan_in_a_csv_is_a_number(tmp_path):
+    weights = Types.ROW_NAMED(["weight", "note"], [Types.DOUBLE(), Types.STRING()])
+    (tmp_path / "weights.csv").write_text("weight,note\nnan,NaN\nNaN,nan\n-inf,\n,x\n")
+    (found,) = records_of(FileSource(str(tmp_path), CsvFormat(weights)))
+    texts = ["nan NaN", "nan nan", "-inf ", "None x"]
+    assert [f"{row.weight} {row.note}" for row in found] == texts
+
+
 @pytest.mark.slow
 def test_a_large_csv_is_read_by_all_readers_and_skips_its_header_once(tmp_path):
     pairs = [(f"name {i}", i) for i in range(150_000)]
