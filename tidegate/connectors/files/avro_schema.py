@@ -38,6 +38,8 @@ _LOGICAL: Final[Mapping[str, Callable[[], TypeInformation]]] = {
     "time-micros": Types.SQL_TIME,
     "timestamp-millis": Types.SQL_TIMESTAMP,
     "timestamp-micros": Types.SQL_TIMESTAMP,
+    "local-timestamp-millis": Types.SQL_TIMESTAMP,
+    "local-timestamp-micros": Types.SQL_TIMESTAMP,
     "decimal": Types.BIG_DEC,
 }
 
@@ -131,7 +133,7 @@ def from_avro(value: Any) -> Any:
             return {name: from_avro(item) for name, item in value.items()}
         case list():
             return [from_avro(item) for item in value]
-        case datetime.datetime():
+        case datetime.datetime(tzinfo=zone) if zone is not None:
             return value.astimezone(datetime.UTC).replace(tzinfo=None)
         case UUID():
             return str(value)
