@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidegate.core.errors import TypeMismatch
 from tidegate.types.arrow import VALUE_COLUMN, arrow_format
 from tidegate.types.infer import type_info_of_arrow
+from tidegate.types.nested import with_none
 from tidegate.types.record_shapes import shape_of_document
 from tidegate.types.shapes import Single
 from tidegate.types.typeinfo import CompositeTypeInfo, TypeInformation, Types
@@ -52,7 +53,7 @@ class Reading:
             rows = pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema(list(kind)))
         else:
             rows = pa.RecordBatch.from_arrays([column], names=[VALUE_COLUMN])
-        return format.decode(format.conform(rows))
+        return with_none(format.decode(format.conform(rows)), column)
 
     def _natural(self, kind: Any) -> TypeInformation:
         if self.is_key and pa.types.is_struct(kind):
