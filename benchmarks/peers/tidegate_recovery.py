@@ -146,7 +146,7 @@ class SupervisedJob:
         executors = [
             process
             for process in psutil.process_iter(["name", "cmdline"])
-            if process.info["name"] == "java" and driver in process.info["cmdline"]
+            if process.info["name"] == "java" and driver in (process.info["cmdline"] or ())
         ]
         return {
             daemon.pid: sum(daemon.cpu_times()[:2])
