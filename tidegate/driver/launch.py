@@ -80,7 +80,8 @@ def submit(
         job_id = checkpoints.job_id
 
         def free() -> int:
-            taken = _tasks_of_others(context)
+            with _reserving:
+                taken = _tasks_of_others(context)
             return registered_task_slots(context, taken + task_slots_for(graph)) - taken
 
         exchange, pumps = create_exchange(
