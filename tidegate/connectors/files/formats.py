@@ -87,8 +87,8 @@ class CsvFormat(StreamFormat):
     """Typed rows from CSV, whole batches at a time.
 
     With a header, columns are found by the field names of the type, and others are ignored; without
-    one, they are the fields in order. An empty number is None. Values may be quoted, but must not
-    contain line breaks: files are split at any line.
+    one, they are the fields in order. An empty number is None, and so is `NULL`, `NA` or `N/A` in
+    its place. Values may be quoted, but must not contain line breaks: files are split at any line.
     """
 
     def __init__(
@@ -249,7 +249,10 @@ class CsvValues:
     quote: str | None = '"'
     escape: str | None = None
     null_value: str | None = None
-    """The text for None, in any column; by default an empty value, except in text columns."""
+    """The text for None, in any column.
+
+    By default an empty value or a usual word for it (`NULL`, `NA`, `N/A`), except in text columns.
+    """
 
     def parse_options(self) -> arrow_csv.ParseOptions:
         return arrow_csv.ParseOptions(
