@@ -17,6 +17,7 @@ from tidegate.core.errors import GraphError, MissingField, TypeMismatch
 from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, Timestamps
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.columns import is_list
 
 
 class FrameKind(Enum):
@@ -117,14 +118,33 @@ def _as_arrow(returned: Any, format: ArrowFormat) -> pa.RecordBatch:
 
 
 def _of_pandas(frame: pd.DataFrame, format: ArrowFormat) -> pa.RecordBatch:
-    """Convert with the declared types: pandas confuses missing integers with floats."""
+    """The declared columns of a frame; `conform` converts them to the declared types."""
     for name in format.schema.names:
         if name not in frame.columns:
             raise MissingField(name, tuple(map(str, frame.columns)), "the pandas frame")
     try:
-        return pa.RecordBatch.from_pandas(frame, schema=format.schema, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        columns = [_of_series(frame[field.name], field.type) for field in format.schema]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise TypeMismatch(str(format.type_info), "<a pandas frame>", str(error)) from None
+    return pa.RecordBatch.from_arrays(columns, names=format.schema.names)
+
+
+def _of_series(series: Any, kind: pa.DataType) -> Any:
+    """The series by its own type: Arrow would shorten values to make them fit another one."""
+    try:
+        column = pa.array(series, kind if _has_map(kind) else None, from_pandas=True)
+    except (pa.ArrowException, OverflowError):  # objects of several types
+        column = pa.array(series, kind, from_pandas=True)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _has_map(kind: Any) -> bool:
+    """Whether there is a map in it: in pandas, it may be a dict or a list."""
+    if pa.types.is_map(kind):
+        return True
+    if is_list(kind):
+        return _has_map(kind.value_type)
+    return pa.types.is_struct(kind) and any(_has_map(field.type) for field in kind)
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

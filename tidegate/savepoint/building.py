@@ -28,6 +28,7 @@ from tidegate.state.keys.key_order import Runs, runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, pickled_keys
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.keys.window_keys import hash_keys, window_key
+from tidegate.types.exact_cast import cast_exactly
 
 Entry = tuple[Any, Any]
 """Key and value; for columnar state, the parts of the key and the other columns."""
@@ -142,7 +143,7 @@ def _rows(plan: BuildPlan, batch: pa.RecordBatch) -> tuple[Hashes, list[Entry]]:
 
 def _cast(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
     try:
-        return column.cast(kind)
+        return cast_exactly(column, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise TypeMismatch(str(kind), f"<a column of {column.type}>", str(failure)) from None
 

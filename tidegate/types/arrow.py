@@ -25,8 +25,8 @@ from tidegate.types.columns import (
     TextCodec,
     Unfit,
     ZonelessTimeCodec,
-    is_text,
 )
+from tidegate.types.exact_cast import cast_exactly
 from tidegate.types.nested import ListCodec, MapCodec, StructCodec
 from tidegate.types.records import (
     DataclassShape,
@@ -151,7 +151,7 @@ class ArrowFormat:
 
         Raises:
             MissingField: A field has no column.
-            TypeMismatch: A column has values outside the declared type.
+            TypeMismatch: A value of a column would change.
         """
         if batch.schema.equals(self.schema):
             return batch
@@ -168,10 +168,7 @@ class ArrowFormat:
         else:
             raise MissingField(field.name, available, f"a batch for {self.type_info}")
         try:
-            # Arrow would parse and print numbers.
-            if _holds_text(column.type) != _holds_text(field.type):
-                raise pa.ArrowInvalid(f"expected a column of type {field.type}")
-            return _without_views(column).cast(field.type)
+            return cast_exactly(column, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
             found = f"<the column {field.name!r} of type {column.type}>"
             raise TypeMismatch(str(self.type_info), found, str(failure)) from None
@@ -229,24 +226,6 @@ def _plain_class(codec: ColumnCodec) -> type | None:
             return record_class
         case _:
             return None
-
-
-def _without_views(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Arrow cannot decode a dictionary of views, as in the categories of polars."""
-    if not isinstance(column, pa.DictionaryArray):
-        return column
-    values: pa.Array[Any] = column.dictionary
-    if pa.types.is_string_view(values.type):
-        values = values.cast(pa.large_string())
-    elif pa.types.is_binary_view(values.type):
-        values = values.cast(pa.large_binary())
-    else:
-        return column
-    return pa.DictionaryArray.from_arrays(column.indices, values)
-
-
-def _holds_text(arrow_type: Any) -> bool:
-    return is_text(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type)
 
 
 def arrow_format(type_info: TypeInformation | None) -> ArrowFormat | None:

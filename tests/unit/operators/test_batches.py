@@ -1,3 +1,6 @@
+import datetime
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -125,6 +128,48 @@ def test_missing_integers_survive_pandas():
 
     rows = [Row(name="a", size=None), Row(name=None, size=3)]
     assert run(same, rows).output == rows
+
+
+@pytest.mark.parametrize(
+    ("type_info", "values"),
+    [
+        (Types.BOOLEAN(), pd.Series([2])),
+        (Types.LONG(), pd.Series([1.5], dtype=object)),
+        (Types.LONG(), pd.to_datetime(pd.Series(["2020-01-01"]))),
+        (Types.FLOAT(), pd.Series([1e300])),
+        (Types.STRING(), pd.Series([b"a"])),
+        (Types.SQL_DATE(), pd.to_datetime(pd.Series(["2020-01-01 12:00"]))),
+        (Types.SQL_TIMESTAMP(), pd.Series(pd.to_datetime(["2020-01-01"]).tz_localize("Japan"))),
+    ],
+    ids=str,
+)
+def test_pandas_does_not_change_values_that_do_not_fit(type_info, values):
+    frame = pd.DataFrame({"value": values})
+    with pytest.raises(UserFunctionError, match="<the column 'value' of type"):
+        run(lambda _: frame, output_type=type_info)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "values"),
+    [
+        (Types.BIG_INT(), [10**30, None, 1]),
+        (Types.MAP(Types.STRING(), Types.LONG()), [{"a": 1}, {}, None]),
+        (Types.LIST(Types.MAP(Types.STRING(), Types.LONG())), [[{"a": 1}], None]),
+        (Types.LIST(Types.TUPLE([Types.LONG(), Types.STRING()])), [[(1, "a")], [], None]),
+        (Types.BIG_DEC(), [Decimal("1.50"), None]),
+        (Types.SQL_DATE(), [datetime.date(2020, 1, 1), None]),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"\xff", None]),
+    ],
+    ids=str,
+)
+def test_values_of_every_kind_survive_pandas(type_info, values):
+    def same(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame
+
+    format = arrow_format(type_info)
+    with OperatorHarness(MapBatchesOperator(same, format)) as harness:
+        harness.process(values, type_info=type_info)
+        assert harness.output == values
 
 
 def test_timestamps_follow_the_rows():

@@ -601,6 +601,91 @@ def test_conform_refuses_a_column_that_does_not_fit(column, reason):
     assert "<the column 'age' of type" in str(caught.value)
 
 
+NUMBERS = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.LONG()])
+MIDDAY = datetime.datetime(2020, 1, 1, 12)  # noqa: DTZ001
+MIDNIGHT = datetime.datetime(2020, 1, 1)  # noqa: DTZ001
+IN_UTC = pa.timestamp("us", "UTC")
+SECONDS = ArrowTypeInfo(pa.timestamp("s"))
+NESTED_FLOATS = Types.MAP(Types.STRING(), Types.LIST(Types.FLOAT()))
+NESTED_DOUBLES = pa.map_(pa.string(), pa.list_(pa.float64()))
+
+
+@pytest.mark.parametrize(
+    ("type_info", "column"),
+    [
+        (Types.BOOLEAN(), pa.array([1, 2])),
+        (Types.BOOLEAN(), pa.array([0.5])),
+        (Types.BOOLEAN(), pa.array([float("nan")])),
+        (Types.LONG(), pa.array([1.5])),
+        (Types.LONG(), pa.array([MIDDAY])),
+        (Types.INT(), pa.array([MIDDAY.date()])),
+        (Types.FLOAT(), pa.array([1.5, 1e300])),
+        (Types.FLOAT(), pa.array([1e300]).dictionary_encode()),
+        (Types.BIG_INT(), pa.array([1.5])),
+        (Types.SQL_DATE(), pa.array([MIDDAY])),
+        (Types.SQL_DATE(), pa.array([MIDNIGHT], IN_UTC)),
+        (Types.SQL_DATE(), pa.array([1], pa.int32())),
+        (Types.SQL_TIME(), pa.array([MIDDAY])),
+        (Types.SQL_TIME(), pa.array([1])),
+        (Types.SQL_TIMESTAMP(), pa.array([1])),
+        (Types.SQL_TIMESTAMP(), pa.array([MIDDAY], IN_UTC)),
+        (Types.SQL_TIMESTAMP(), pa.array([1], pa.timestamp("ns"))),
+        (ArrowTypeInfo(pa.duration("us")), pa.array([1])),
+        (Types.LIST(Types.STRING()), pa.array([[1]])),
+        (Types.LIST(Types.FLOAT()), pa.array([[1.0], None, [1e300]])),
+        (Types.LIST(Types.BOOLEAN()), pa.array([[2]], pa.large_list(pa.int64()))),
+        (NESTED_FLOATS, pa.array([[("a", [1e300])]], NESTED_DOUBLES)),
+        (Types.LIST(NUMBERS), pa.array([[{"b": 1}]])),
+        (Types.LIST(NUMBERS), pa.array([[{"b": 1, "a": "1"}]])),
+    ],
+    ids=lambda given: str(getattr(given, "type", given)),
+)
+def test_conform_refuses_what_would_change_a_value(type_info, column):
+    with pytest.raises(TypeMismatch, match="<the column 'value' of type"):
+        arrow_format(type_info).conform(pa.record_batch({"value": column}))
+
+
+@pytest.mark.parametrize(
+    ("type_info", "column", "values"),
+    [
+        (Types.BOOLEAN(), pa.array([1, 0, None]), [True, False, None]),
+        (Types.LONG(), pa.array([True, None]), [1, None]),
+        (Types.LONG(), pa.array([2.0, None]), [2, None]),
+        (Types.LONG(), pa.nulls(1), [None]),
+        (Types.FLOAT(), pa.array([0.5, float("inf"), None]), [0.5, float("inf"), None]),
+        (Types.BIG_INT(), pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+        (Types.SQL_DATE(), pa.array([MIDNIGHT, None], pa.timestamp("ns")), [MIDNIGHT.date(), None]),
+        (Types.SQL_TIMESTAMP(), pa.array([MIDNIGHT.date()]), [MIDNIGHT]),
+        (Types.SQL_TIMESTAMP(), pa.array([MIDDAY], pa.timestamp("s")), [MIDDAY]),
+        (SECONDS, pa.array([MIDDAY]), [MIDDAY]),
+        (Types.SQL_TIME(), pa.array([MIDDAY.time()], pa.time32("s")), [MIDDAY.time()]),
+        (Types.LIST(Types.FLOAT()), pa.array([[1], None], pa.list_(pa.int64(), 1)), [[1.0], None]),
+        (
+            Types.LIST(Types.BOOLEAN()),
+            pa.array([[2], None, [1]]).slice(1),
+            [None, [True]],
+        ),
+        (
+            Types.LIST(NUMBERS),
+            pa.array([[{"b": 1, "c": "x", "a": 2}, None]]),
+            [[Row(a=2, b=1), None]],
+        ),
+        (
+            NESTED_FLOATS,
+            pa.array([[("a", [1e300])], None, [("b", [0.5])]], NESTED_DOUBLES).slice(1),
+            [None, {"b": [0.5]}],
+        ),
+    ],
+    ids=lambda given: str(getattr(given, "type", given))[:40],
+)
+def test_conform_converts_what_keeps_its_value(type_info, column, values):
+    format = arrow_format(type_info)
+    batch = format.conform(pa.record_batch({"value": column}))
+    batch.validate(full=True)
+    assert batch.schema == format.schema
+    assert format.decode(batch) == values
+
+
 # fields
 
 
