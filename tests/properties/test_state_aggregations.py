@@ -4,11 +4,13 @@ import datetime as dt
 import math
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
 from tests.properties.strategies import in_dictionaries
+from tidegate.core.errors import TypeMismatch
 from tidegate.core.modes import StateBackendType
 from tidegate.operators.aggregations.by_record import RecordAggregation, RecordCount
 from tidegate.operators.aggregations.choice import aggregation_operator, aggregation_output_type
@@ -119,6 +121,20 @@ def test_columns_give_what_a_loop_over_records_gives(program, encoded, backend, 
         for one, other in zip(columnar.batches, looping.batches, strict=True):
             arrived = Batch.of_columns(other.columns, other.format)
             assert as_text(one.records) == as_text(arrived.records)
+
+
+def test_a_float_sum_beyond_32_bits_fails_after_the_results_before_it():
+    kind = Types.TUPLE([Types.LONG(), Types.FLOAT()])
+    batch = as_batch([(1, 3e38), (2, 1.0), (1, 3e38)], arrow_format(kind))
+    operator = aggregation_operator(Aggregation.SUM, 1, select_key(0, kind), kind)
+    with OperatorHarness(operator) as columnar:
+        with pytest.raises(TypeMismatch, match=r"exceeds the range of float: declare .*DOUBLE"):
+            columnar.process_batch(batch)
+        assert [key for key, _ in columnar.output] == [1, 2]
+    with OperatorHarness(by_record(Aggregation.SUM, 0, 1, kind)) as looping:
+        looping.process_batch(batch)
+        with pytest.raises(TypeMismatch, match=r"outside the range of Types\.FLOAT"):
+            _ = looping.batches[0].columns
 
 
 def keep_in_memory(harness, keys):

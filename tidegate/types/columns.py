@@ -8,16 +8,18 @@ for integers) and explains why others are not.
 from __future__ import annotations
 
 import datetime
+import math
 import operator
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from numbers import Number
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, Final, TypeGuard
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.core.errors import shorten
 from tidegate.types.instant import Instant
@@ -127,6 +129,22 @@ class FloatCodec(NumberCodec):
         super().__init__(
             name, pa.float32() if bits == 32 else pa.float64(), "f" if bits == 32 else "d"
         )
+
+    def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
+        column = super().encode(values)
+        if self.arrow_type == pa.float32():
+            self._check_range(values, pc.is_inf(column))
+        return column
+
+    @staticmethod
+    def _check_range(values: Sequence[Any], infinite: pa.BooleanArray) -> None:
+        if pc.any(infinite).as_py():
+            for value, is_infinite in zip(values, infinite.to_pylist(), strict=True):
+                if is_infinite and not math.isinf(value):
+                    raise Unfit(
+                        f"{shorten(value, 80)} is outside the range of Types.FLOAT(): declare "
+                        "Types.DOUBLE()"
+                    )
 
     def _convert(self, value: Any) -> float:
         if not isinstance(value, Number | np.bool_):
@@ -332,10 +350,50 @@ class ArrowValueCodec(ColumnCodec):
         self.is_immutable = not pa.types.is_nested(arrow_type)
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
+        kind = self.arrow_type
+        # Arrow would cut fractions, drop zones and take numbers for times.
+        if pa.types.is_integer(kind):
+            values = [None if value is None else _whole_number(value) for value in values]
+        elif pa.types.is_temporal(kind):
+            self._check_times(values)
         try:
-            return pa.array(values, self.arrow_type)
+            column: pa.Array[Any] = pa.array(values, _in_microseconds(kind))
+            return column.cast(kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
-            raise Unfit(f"Arrow cannot convert it to {self.arrow_type}: {failure}") from None
+            raise Unfit(f"Arrow cannot convert it to {kind}: {failure}") from None
+
+    def _check_times(self, values: Sequence[Any]) -> None:
+        kind: Any = self.arrow_type
+        for is_kind, expected in _PYTHON_TIMES:
+            if is_kind(kind):
+                require(values, expected, f"a {expected[0].__name__}")
+        if pa.types.is_timestamp(kind) and kind.tz is None:
+            for value in values:
+                if getattr(value, "tzinfo", None) is not None:
+                    raise Unfit(f"{value!r} has a time zone, which this type does not keep")
+
+
+_PYTHON_TIMES: Final[list[tuple[Any, tuple[type, ...]]]] = [
+    (pa.types.is_timestamp, (datetime.datetime, datetime.date, np.datetime64)),
+    (pa.types.is_date, (datetime.date, np.datetime64)),
+    (pa.types.is_time, (datetime.time,)),
+    (pa.types.is_duration, (datetime.timedelta, np.timedelta64)),
+]
+
+
+_LONG_UNITS: Final = ("s", "ms")
+
+
+def _in_microseconds(kind: Any) -> Any:
+    """The type itself, or for times in longer units one that keeps all of Python's digits."""
+    is_ = pa.types
+    if is_.is_time32(kind):
+        return pa.time64("us")
+    if is_.is_timestamp(kind) and kind.unit in _LONG_UNITS:
+        return pa.timestamp("us", kind.tz)
+    if is_.is_duration(kind) and kind.unit in _LONG_UNITS:
+        return pa.duration("us")
+    return kind
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -25,6 +25,7 @@ PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 DAY = datetime.date(2024, 2, 29)
 NOON = datetime.time(12, 0, 0, 1)
 MOMENT = datetime.datetime(2024, 2, 29, 12, 0, 0, 1)  # noqa: DTZ001
+FULL_SECOND = datetime.datetime(2024, 2, 29, 12)  # noqa: DTZ001
 FIRST_AND_LAST = [datetime.datetime.min, datetime.datetime.max]  # noqa: DTZ901
 LOCAL = LocalTimeTypeInfo.TimeType
 
@@ -269,6 +270,12 @@ def test_restored_records_can_be_changed():
         (Types.DOUBLE(), np.float32(0.5), 0.5),
         (Types.DOUBLE(), np.bool_(True), 1.0),
         (Types.FLOAT(), 0.1, 0.10000000149011612),
+        (Types.FLOAT(), float("-inf"), float("-inf")),
+        (ArrowTypeInfo(pa.uint64()), np.float64(2**63), 2**63),
+        (ArrowTypeInfo(pa.timestamp("s")), MOMENT.replace(microsecond=0), FULL_SECOND),
+        (ArrowTypeInfo(pa.timestamp("us")), np.datetime64(MOMENT), MOMENT),
+        (ArrowTypeInfo(pa.duration("s")), datetime.timedelta(1), datetime.timedelta(1)),
+        (ArrowTypeInfo(pa.time32("s")), NOON.replace(microsecond=0), datetime.time(12)),
         (Types.BOOLEAN(), np.bool_(True), True),
         (Types.BOOLEAN(), 1, True),
         (Types.BOOLEAN(), 0.0, False),
@@ -418,6 +425,38 @@ def test_what_does_not_fit_is_refused_with_the_reason(declared, record, reason):
     assert mismatch(declared, record) == (
         f"record {record!r} does not fit the declared type {as_type_info(declared)}: {reason}"
     )
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "reason"),
+    [
+        (
+            Types.FLOAT(),
+            1e300,
+            "1e+300 is outside the range of Types.FLOAT(): declare Types.DOUBLE()",
+        ),
+        (Types.FLOAT(), Decimal("-1e300"), "is outside the range of Types.FLOAT()"),
+        (ArrowTypeInfo(pa.uint64()), 1.5, "1.5 is not a whole number"),
+        (ArrowTypeInfo(pa.timestamp("us", "UTC")), 1.5, "of type float, expected a datetime"),
+        (
+            ArrowTypeInfo(pa.timestamp("us", "UTC")),
+            1_700_000_000,
+            "of type int, expected a datetime",
+        ),
+        (ArrowTypeInfo(pa.timestamp("ms")), MOMENT, "would lose data"),
+        (
+            ArrowTypeInfo(pa.timestamp("ns")),
+            MOMENT.replace(tzinfo=datetime.UTC),
+            "has a time zone, which this type does not keep",
+        ),
+        (ArrowTypeInfo(pa.time32("ms")), NOON, "would lose data"),
+        (ArrowTypeInfo(pa.duration("s")), datetime.timedelta(microseconds=1), "would lose data"),
+        (ArrowTypeInfo(pa.duration("s")), 5, "of type int, expected a timedelta"),
+    ],
+    ids=str,
+)
+def test_a_value_that_would_change_is_refused(declared, value, reason):
+    assert reason in mismatch(Types.TUPLE([declared]), (value,))
 
 
 def test_an_integer_beyond_all_floats_is_refused():

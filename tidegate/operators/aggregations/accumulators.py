@@ -22,6 +22,7 @@ from tidegate.core.errors import TypeMismatch
 from tidegate.operators.aggregations.running import Segments
 from tidegate.state.columns import ColumnStore, take_from
 from tidegate.state.keys.word_index import Places
+from tidegate.types.exact_cast import cast_exactly
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Arrays: TypeAlias = "list[npt.NDArray[Any]]"
@@ -245,7 +246,11 @@ class Sum(_Combined):
                 reason = f"a {self._name} of {found} exceeds the range of {self._result}"
                 raise TypeMismatch(str(self._result), found, f"{reason}: declare a wider type")
         column: pa.Array[Any] = pa.array(sums, mask=None if valid.all() else ~valid)
-        return [column.cast(self._result)]
+        try:
+            return [cast_exactly(column, self._result)]
+        except pa.ArrowInvalid as outside:
+            reason = f"a {self._name}: {outside}: declare a wider type"
+            raise TypeMismatch(str(self._result), f"<{self._name}>", reason) from None
 
 
 _OUT_OF_RANGE: Final = "the {} exceeds the range of 64-bit integers: declare Types.BIG_INT()"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidegate.core.errors import TypeMismatch
 from tidegate.operators.aggregations.running import (
     Segments,
+    first_infinite,
     first_overflow,
     ranks_of,
     running_least,
@@ -216,10 +217,15 @@ class SumAggregation(ColumnarAggregation):
         segments = Segments(places, len(self.state))
         running = running_sum(segments, values, self._sums.values)
         absent = self._absent(segments, field, places)
-        bad = None if self._is_float else self._first_unfit(running, values)
-        results[self.field] = pa.array(running.astype(self._dtype, copy=False), mask=absent)
+        with np.errstate(over="ignore"):
+            shown = running.astype(self._dtype, copy=False)
+        if self._is_float:
+            bad = first_infinite(shown, running)
+        else:
+            bad = self._first_unfit(running, values)
+        results[self.field] = pa.array(shown, mask=absent)
         if bad is not None:
-            raise self._overflow(results, bad, int(running[bad]), int(values[bad]))
+            raise self._overflow(results, bad, values[bad].item())
         return results
 
     def _absent(
@@ -248,12 +254,13 @@ class SumAggregation(ColumnarAggregation):
         outside = (running < bounds.min) | (running > bounds.max)
         return int(outside.argmax()) if outside.any() else None
 
-    def _overflow(self, results: Columns, row: int, total: int, value: int) -> SumOverflow:
+    def _overflow(self, results: Columns, row: int, value: float) -> SumOverflow:
         name = self.format.field_names[self.field]
         kind = self.format.schema.field(self.field).type
         keys = [results[position][row].as_py() for position in self.key_columns]
         shown = tuple(keys) if self.is_tuple else keys[0]
-        advice = "Types.LONG()" if np.iinfo(self._dtype).bits < 64 else "Types.BIG_INT()"
+        wider = "Types.DOUBLE()" if self._is_float else "Types.LONG()"
+        advice = wider if kind.bit_width < 64 else "Types.BIG_INT()"
         return SumOverflow(
             [column.slice(0, row) for column in results],
             row,

@@ -114,6 +114,14 @@ def first_overflow(running: Numbers, values: Numbers) -> int | None:
     return int(wrapped.argmax()) if wrapped.any() else None
 
 
+def first_infinite(shown: Numbers, running: Numbers) -> int | None:
+    """The first record whose sum is finite, but not in the type in which it is shown."""
+    if shown.dtype == running.dtype:
+        return None
+    lost = np.isinf(shown) & np.isfinite(running)
+    return int(lost.argmax()) if lost.any() else None
+
+
 def running_least(segments: Segments, ranks: Numbers) -> Places:
     """For each record, the one with the least rank in its place so far; the first among equals.
 

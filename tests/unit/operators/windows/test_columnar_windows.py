@@ -236,6 +236,20 @@ def test_a_sum_beyond_the_type_of_its_field_is_an_error():
             harness.watermark(9)
 
 
+def test_a_float_sum_beyond_32_bits_fails():
+    pair = Types.TUPLE([Types.STRING(), Types.FLOAT()])
+    format = arrow_format(pair)
+    key = select_key(0, pair)
+    operator = columnar_aggregation(settings_of(TUMBLING), Aggregation.SUM, 1, key, pair, {})
+    columns = format.encode([("a", 3e38), ("a", 3e38)])
+    with OperatorHarness(operator) as harness:
+        harness.process_batch(
+            Batch(columns=columns, format=format, timestamps=np.zeros(2, np.int64))
+        )
+        with pytest.raises(TypeMismatch, match="a sum: a value is outside the range of float"):
+            harness.watermark(9)
+
+
 def test_only_windows_that_wait_for_their_end_are_columnar():
     dynamic = DynamicEventTimeSessionWindows.with_dynamic_gap(lambda record: 5)
     for assigner in (dynamic, GlobalWindows.create()):
