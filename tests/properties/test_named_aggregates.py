@@ -104,6 +104,16 @@ def test_a_row_has_the_fields_of_the_key_and_the_aggregates():
         ]
 
 
+def test_a_name_may_be_the_one_that_another_aggregate_gives_its_count():
+    aggregates = {"m": avg_("price"), "m count": count(), "m count_": sum_("price")}
+    plan, _ = planned("item", aggregates, BIDS)
+    with OperatorHarness(RunningAggregates(plan)) as harness:
+        harness.process([Row("a", 3, None)], type_info=BIDS)
+        with harness.restore(harness.snapshot()) as restored:
+            restored.process([Row("a", 6, None)], type_info=BIDS)
+            assert [tuple(row) for row in restored.output] == [("a", 4.5, 2, 9)]
+
+
 def test_running_extremes_of_text_are_columnar():
     assert planned("item", {"first": min_("item")}, BIDS)[0].format is not None
 

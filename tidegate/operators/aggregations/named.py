@@ -25,6 +25,7 @@ from tidegate.operators.aggregations.running import (
 )
 from tidegate.operators.base import OperatorSnapshot
 from tidegate.state.columnar.backend import NumberColumn, StateColumn, ValueColumn
+from tidegate.state.columns import free_names
 from tidegate.state.keys.word_index import Places
 
 _MOST: Final = np.iinfo(np.int64).max
@@ -138,7 +139,10 @@ class RunningAggregates(ColumnarAggregation):
             (self._position(aggregate), self._part(name, aggregate))
             for name, aggregate in self.plan.aggregates.items()
         ]
-        return {name: c for _, part in self._parts for name, c in part.columns.items()}
+        columns = [each for _, part in self._parts for each in part.columns.items()]
+        # One aggregate may have the name that another one gives its count.
+        names = free_names((name for name, _ in columns), 0)
+        return dict(zip(names, (column for _, column in columns), strict=True))
 
     def _position(self, aggregate: Aggregate) -> int | None:
         return None if aggregate.field is None else self.format.column_of(aggregate.field)
