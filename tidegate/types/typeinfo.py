@@ -169,6 +169,11 @@ class ArrowTypeInfo(TypeInformation):
     """A value of an Arrow type that `Types` has no name for, such as `decimal128(10, 2)`."""
 
     def __init__(self, arrow_type: pa.DataType) -> None:
+        if pa.types.is_string_view(arrow_type) or pa.types.is_binary_view(arrow_type):
+            raise TypeError(
+                f"Arrow cannot select rows of {arrow_type}: declare Types.STRING() or "
+                "Types.PRIMITIVE_ARRAY(Types.BYTE()), to which such columns are converted"
+            )
         self.arrow_type = arrow_type
         self._identity = ("arrow", arrow_type)
 

@@ -1,10 +1,12 @@
 import pickle
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 
 from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import (
+    ArrowTypeInfo,
     BasicType,
     BasicTypeInfo,
     ExternalTypeInfo,
@@ -132,6 +134,12 @@ def test_a_forgotten_call_of_a_factory_is_named():
 def test_something_else_than_a_type_is_refused():
     with pytest.raises(TypeError, match=r"expected a type such as Types.STRING\(\), got <class"):
         Types.LIST(str)
+
+
+@pytest.mark.parametrize("view", [pa.string_view(), pa.binary_view()])
+def test_a_view_is_refused_as_a_type_of_values(view):
+    with pytest.raises(TypeError, match=r"declare Types\.STRING"):
+        ArrowTypeInfo(view)
 
 
 def test_names_and_types_of_a_row_must_be_as_many():
