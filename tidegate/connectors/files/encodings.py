@@ -244,6 +244,8 @@ def field_names(record: Any) -> tuple[str, ...]:
 
 
 def _as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
     return str(value).lower() if isinstance(value, bool) else value
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
@@ -59,6 +60,13 @@ class OrcEncoding(FileEncoding):
         return _OrcEncoder(orc.ORCWriter(stream, **self._options), self._schema, self._convert)
 
 
+def _compact(column: pa.Array[Any]) -> pa.Array[Any]:
+    """The same values: of the slice of a struct, Arrow would write the first ones of the struct."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return column.take(np.arange(len(column)))
+
+
 class _OrcEncoder(FileEncoder):
     def __init__(self, writer: orc.ORCWriter, schema: pa.Schema, convert: Any) -> None:
         self._writer = writer
@@ -68,7 +76,9 @@ class _OrcEncoder(FileEncoder):
 
     def write(self, batch: Batch) -> None:
         self._is_empty = False
-        self._writer.write(pa.Table.from_batches([self._convert(batch)]))
+        rows = self._convert(batch)
+        columns = list(map(_compact, rows.columns))
+        self._writer.write(pa.Table.from_arrays(columns, schema=rows.schema))
 
     def finish(self) -> None:
         if self._is_empty:

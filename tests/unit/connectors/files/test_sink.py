@@ -3,6 +3,7 @@ import errno
 import json
 import re
 from datetime import date
+from decimal import Decimal
 from typing import NamedTuple
 
 import psutil
@@ -19,6 +20,7 @@ from tidegate.connectors.files.encodings import (
     ParquetEncoding,
 )
 from tidegate.connectors.files.formats import CsvFormat, JsonLinesFormat
+from tidegate.connectors.files.orc import OrcEncoding, OrcFormat
 from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
 from tidegate.connectors.files.sink import FileSink, OutputFileConfig
 from tidegate.connectors.files.source import FileSource
@@ -299,6 +301,36 @@ class Event:
 def test_csv_of_untyped_records_has_the_names_that_they_have(tmp_path, records, text):
     write(FileSink(str(tmp_path), CsvEncoding(delimiter=";")), records)
     assert only_file(tmp_path).read_text() == text
+
+
+@pytest.mark.parametrize("encoding", [CsvEncoding(), CsvEncoding(names=["raw"])])
+def test_bytes_in_a_csv_are_text(tmp_path, encoding):
+    kind = Types.ROW_NAMED(["raw"], [Types.PRIMITIVE_ARRAY(Types.BYTE())])
+    rows = [Row(raw=b"a,b"), Row(raw="é".encode())]
+    write(FileSink(str(tmp_path), encoding), rows, type_info=kind)
+    assert records_of(FileSource(str(tmp_path), CsvFormat(kind))) == [rows]
+
+
+def test_a_slice_of_nested_values_is_written_as_orc(tmp_path):
+    kind = Types.ROW_NAMED(
+        ["pair", "price", "pairs"],
+        [
+            Types.TUPLE([Types.LONG(), Types.STRING()]),
+            Types.BIG_DEC(),
+            Types.LIST(Types.TUPLE([Types.LONG(), Types.STRING()])),
+        ],
+    )
+    pairs = [(number, None) if number % 3 else None for number in range(9)]
+    rows = [
+        Row(pair=pair, price=pair and Decimal(pair[0]), pairs=pair and [pair, None])
+        for pair in pairs
+    ]
+    format = arrow_format(kind)
+    batch = Batch.of_columns(format.encode(rows), format)
+    with opened(FileSink(str(tmp_path), OrcEncoding(format)), is_checkpointed=False) as harness:
+        harness.process_batch(batch.slice(2, 7))
+        harness.finish()
+    assert records_of(FileSource(str(tmp_path), OrcFormat(kind))) == [rows[2:7]]
 
 
 def test_csv_of_nested_types_is_written_too(tmp_path):
