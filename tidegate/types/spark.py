@@ -197,7 +197,7 @@ def _spark_column(type_info: TypeInformation, column: Any) -> Any:
         case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
             return _decimals(type_info, column)
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            return _timestamps(column)
+            return _timestamps(type_info, column)
         case ArrowTypeInfo(arrow_type=arrow_type) if pa.types.is_uint64(arrow_type):
             return column.cast(pa.decimal128(20, 0))
         case ArrowTypeInfo(arrow_type=arrow_type) if pa.types.is_timestamp(arrow_type):
@@ -205,9 +205,11 @@ def _spark_column(type_info: TypeInformation, column: Any) -> Any:
         case ArrowTypeInfo(arrow_type=arrow_type) if pa.types.is_duration(arrow_type):
             return column.cast(pa.duration("us"), safe=False)
         case (BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo()) as elements:
+            column = _without_offset(column)
             values = _spark_column(elements.element_type, column.values)
             return pa.ListArray.from_arrays(column.offsets, values, mask=_mask(column))
         case MapTypeInfo() as mapping:
+            column = _without_offset(column)
             keys = _spark_column(mapping.key_type, column.keys)
             items = _spark_column(mapping.value_type, column.items)
             return pa.MapArray.from_arrays(column.offsets, keys, items, mask=_mask(column))
@@ -220,6 +222,11 @@ def _spark_column(type_info: TypeInformation, column: Any) -> Any:
             return pa.StructArray.from_arrays(parts, names=names, mask=_mask(column))
         case _:
             return column
+
+
+def _without_offset(column: Any) -> Any:
+    """The same values at the beginning of their memory: Arrow takes no mask for offsets within."""
+    return column.take(pa.array(range(len(column)))) if column.offset else column
 
 
 def _mask(column: Any) -> Any:
@@ -243,9 +250,13 @@ def _decimals(type_info: TypeInformation, column: Any) -> Any:
         raise TypeMismatch(str(type_info), f"<a column as {arrow_type}>", str(failure)) from None
 
 
-def _timestamps(column: Any) -> Any:
+def _timestamps(type_info: TypeInformation, column: Any) -> Any:
     seconds, nanos = column.flatten()
-    micros = pc.add(
-        pc.multiply(seconds, pa.scalar(1_000_000)), pc.divide(nanos, pa.scalar(1_000, pa.int32()))
-    )
+    try:
+        micros = pc.add_checked(
+            pc.multiply_checked(seconds, pa.scalar(1_000_000)),
+            pc.divide(nanos, pa.scalar(1_000, pa.int32())),
+        )
+    except pa.ArrowInvalid as failure:
+        raise TypeMismatch(str(type_info), "<a column of instants>", str(failure)) from None
     return micros.cast(pa.timestamp("us", tz="UTC"))

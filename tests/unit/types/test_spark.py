@@ -128,6 +128,27 @@ def test_a_slice_of_a_batch_is_converted_alone():
 
 
 @pytest.mark.parametrize(
+    ("type_info", "values"),
+    [
+        (Types.LIST(Types.LONG()), [[1], None, [2, None]]),
+        (Types.MAP(Types.STRING(), Types.LONG()), [[("a", 1)], None, [("b", 2)]]),
+    ],
+    ids=str,
+)
+def test_a_slice_with_null_is_converted_too(type_info, values):
+    format = arrow_format(type_info)
+    records = [dict(v) if v and isinstance(v[0], tuple) else v for v in values]
+    batch = to_spark_batch(format, format.encode(records)[1:])
+    assert batch.column(0).to_pylist() == values[1:]
+
+
+def test_an_instant_beyond_the_times_of_spark_is_refused():
+    format = arrow_format(Types.INSTANT())
+    with pytest.raises(TypeMismatch, match="overflow"):
+        to_spark_batch(format, format.encode([Instant(10**13, 0)]))
+
+
+@pytest.mark.parametrize(
     ("type_info", "number"),
     [(Types.BIG_INT(), 10**40), (Types.BIG_DEC(), Decimal("1e-30"))],
     ids=["BIG_INT", "BIG_DEC"],
