@@ -171,7 +171,7 @@ class DeltaEvictor(_OneTimeEvictor):
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
         last, delta = elements[-1].value, self.delta_function
-        elements[:] = [e for e in elements if delta(e.value, last) < self.threshold]
+        elements[:] = [e for e in elements if not delta(e.value, last) >= self.threshold]
 
     def __repr__(self) -> str:
         return f"DeltaEvictor({self.delta_function!r}, {self.threshold})"

@@ -367,10 +367,10 @@ class DeltaTrigger(_QuietTrigger):
         if last.value() is None:
             last.update(element)
             return TriggerResult.CONTINUE
-        if self.delta_function(last.value(), element) <= self.threshold:
-            return TriggerResult.CONTINUE
-        last.update(element)
-        return TriggerResult.FIRE
+        if self.delta_function(last.value(), element) > self.threshold:
+            last.update(element)
+            return TriggerResult.FIRE
+        return TriggerResult.CONTINUE  # NaN is above nothing
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self._last).clear()

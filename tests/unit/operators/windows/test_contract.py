@@ -1,5 +1,7 @@
 """What windows, triggers and evictors are owed: facts of Flink's suites as tables."""
 
+import math
+
 import pytest
 
 from tests.unit.operators.windows.windowed import WindowHarness, windows
@@ -242,6 +244,10 @@ EVICTED = [
     (
         DeltaEvictor.of(2, lambda e, last: last[1] - e[1], True),
         [[1, 2], [1, 2, 3, 4], [3, 4, 5, 6], [5, 6, 7, 8]],
+    ),
+    (
+        DeltaEvictor.of(2, lambda e, last: math.nan),
+        [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7, 8]],
     ),
 ]
 

@@ -1,5 +1,7 @@
 """Facts about Flink's window operator, as tables: what goes in, what comes out when."""
 
+import math
+
 import pytest
 
 from tests.unit.operators.windows.windowed import (
@@ -303,6 +305,12 @@ def test_a_delta_trigger_fires_when_a_record_is_far_from_the_last_one(harness):
     tested = harness(GlobalWindows(), trigger=trigger)
     tested.add(("a", 0, 0), ("a", 10, 0), ("a", 11, 0), ("a", 21, 0), ("a", 22, 0))
     assert [result[1] for result, _ in tested.take_timed()] == [[0, 10, 11], [21, 22]]
+
+
+def test_a_delta_of_nan_is_above_nothing(harness):
+    tested = harness(GlobalWindows(), trigger=DeltaTrigger.of(10, lambda old, new: new[1] - old[1]))
+    tested.add(("a", 0.0, 0), ("a", math.nan, 0), ("a", 11.0, 0))
+    assert [len(result[1]) for result, _ in tested.take_timed()] == [3]
 
 
 def test_a_timeout_fires_what_the_nested_trigger_has_not(harness):
