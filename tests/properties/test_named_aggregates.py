@@ -1,7 +1,9 @@
 """`agg` on columns gives what a loop over the records gives."""
 
 import math
+from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -112,6 +114,20 @@ def test_a_name_may_be_the_one_that_another_aggregate_gives_its_count():
         with harness.restore(harness.snapshot()) as restored:
             restored.process([Row("a", 6, None)], type_info=BIDS)
             assert [tuple(row) for row in restored.output] == [("a", 4.5, 2, 9)]
+
+
+def test_the_mean_of_large_integers_is_that_of_python():
+    numbers = [3**33 + number**11 for number in range(20)]
+    batch = as_batch([Row("a", number, None) for number in numbers], arrow_format(BIDS))
+    sums = accumulate(numbers)
+    expected = [total / number for number, total in enumerate(sums, 1)]
+    plan, _ = planned("item", {"mean": avg_("price")}, BIDS)
+    with OperatorHarness(RunningAggregates(plan)) as harness:
+        harness.process_batch(batch)
+        assert [row.mean for row in harness.output] == expected
+    (accumulator,) = plan.accumulators()
+    results = accumulator.results([np.cumsum(numbers), np.arange(1, 21)])
+    assert results[0].to_pylist() == expected
 
 
 def test_running_extremes_of_text_are_columnar():

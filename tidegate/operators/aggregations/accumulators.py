@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.core.errors import TypeMismatch
-from tidegate.operators.aggregations.running import Segments
+from tidegate.operators.aggregations.running import Segments, means
 from tidegate.state.columns import ColumnStore, take_from
 from tidegate.state.keys.word_index import Places
 from tidegate.types.exact_cast import cast_exactly
@@ -271,7 +271,7 @@ class Average(Sum):
     def results(self, values: Arrays) -> Columns:
         sums, counts = values
         absent = counts == 0
-        return [pa.array(sums / np.maximum(counts, 1), mask=absent if absent.any() else None)]
+        return [pa.array(means(sums, counts), mask=absent if absent.any() else None)]
 
 
 class Extreme(_Combined):

@@ -19,6 +19,7 @@ from tidegate.operators.aggregations.columnar import (
 from tidegate.operators.aggregations.running import (
     Segments,
     first_overflow,
+    means,
     ranks_of,
     running_least,
     running_sum,
@@ -89,7 +90,7 @@ class RunningTotal(RunningPart):
         running = running_sum(segments, values, self._sums.values)
         counts = self._count.running(field, segments)
         absent = counts == 0 if field.null_count or not counts.all() else None
-        results = running / np.maximum(counts, 1) if self._is_mean else running
+        results = means(running, counts) if self._is_mean else running
         column = pa.array(results, mask=absent)
         if self._reach > _MOST:
             self._reach = magnitude(self._sums.values)

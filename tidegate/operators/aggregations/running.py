@@ -22,6 +22,8 @@ _RADIX_PLACES: Final = 1 << 16
 _LARGEST_BITS: Final = 63
 """The number of bits of a non-negative integer."""
 _LONG_SEGMENT: Final = 64
+_EXACT: Final = 1 << 53
+"""Integers up to this are exact as floats."""
 
 
 class Segments:
@@ -104,6 +106,17 @@ def _running_float_sum(segments: Segments, ordered: Numbers, sums: Numbers) -> N
         starts, lengths = starts[reaching], lengths[reaching]
         ordered[starts + position] += ordered[starts + position - 1]
     return ordered
+
+
+def means(sums: Numbers, counts: Numbers) -> Numbers:
+    """Sums divided by counts, as in Python: NumPy would round integers above 53 bits before."""
+    divisors = np.maximum(counts, 1)
+    found: Numbers = sums / divisors
+    if sums.dtype.kind == "i":
+        large = np.flatnonzero((sums > _EXACT) | (sums < -_EXACT))
+        pairs = zip(sums[large].tolist(), divisors[large].tolist(), strict=True)
+        found[large] = [total / count for total, count in pairs]
+    return found
 
 
 def first_overflow(running: Numbers, values: Numbers) -> int | None:
