@@ -8,6 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
@@ -226,7 +227,7 @@ def _spark_column(type_info: TypeInformation, column: Any) -> Any:
 
 def _without_offset(column: Any) -> Any:
     """The same values at the beginning of their memory: Arrow takes no mask for offsets within."""
-    return column.take(pa.array(range(len(column)))) if column.offset else column
+    return column.take(np.arange(len(column))) if column.offset else column
 
 
 def _mask(column: Any) -> Any:
