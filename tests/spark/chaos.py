@@ -12,12 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from tests.spark.chaos_program import KEYS, PARALLELISM
+from tests.spark.chaos_program import KEYS, LIMIT, PARALLELISM
 from tests.spark.scripts import environment
 
 PROGRAM = Path(__file__).with_name("chaos_program.py")
 COMPLETED = re.compile(r"Completed checkpoint (\d+)")
-LIMIT = 100_000
 
 
 class Chaos:
@@ -54,7 +53,7 @@ class Chaos:
             if not is_saved or patience > 0:
                 continue
             if len(self.kills) == len(victims):
-                (self._directory / "limit").write_text(str(LIMIT))
+                (self._directory / "end").touch()
             elif self._kill(victims[len(self.kills)]):
                 self.kills.append(victims[len(self.kills)])
                 is_saved, patience = False, self._patience()

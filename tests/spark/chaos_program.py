@@ -1,8 +1,7 @@
-"""Counts for ever, from the latest checkpoint on, until told where to stop; says what happens.
+"""Counts slowly, from the latest checkpoint on, until told to come to an end; says what happens.
 
 Arguments: a directory, the state backend, the Spark master. In the directory: checkpoints, the
-results by subtask and attempt, the processes of every slot, and once the end is decided, a file
-`limit`.
+results by subtask and attempt, the processes of every slot, and once it should end, a file `end`.
 """
 
 from __future__ import annotations
@@ -34,12 +33,14 @@ from tidegate.stream.batch import Batch
 
 KEYS = 100
 PARALLELISM = 2
+LIMIT = 100_000
+"""Where it stops; until it is told to end, it waits there."""
 SLICE = 50
 
 
 @dataclass(frozen=True)
 class Counter:
-    """Counts from `position` on, up to the number in the file `limit` once there is one."""
+    """Counts from `position` on."""
 
     number: int
     position: int = 0
@@ -49,31 +50,31 @@ class CounterSource(Source):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
 
     def __init__(self, directory: Path) -> None:
-        self._limit = directory / "limit"
+        self._end = directory / "end"
 
     def create_enumerator(self) -> SplitEnumerator:
         return KnownSplits(lambda parallelism: [Counter(i) for i in range(PARALLELISM)])
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return CounterReader(self._limit)
+        return CounterReader(self._end)
 
 
 class CounterReader(SourceReader):
-    def __init__(self, limit: Path) -> None:
-        self._limit = limit
+    def __init__(self, end: Path) -> None:
+        self._end = end
         self._counters: list[Counter] = []
 
     def add_splits(self, splits: Any) -> None:
         self._counters += splits
 
     def poll(self, max_records: int) -> Poll:
-        limit = int(self._limit.read_text()) if self._limit.exists() else None
-        if limit is not None and all(each.position >= limit for each in self._counters):
+        is_ending = self._end.exists()
+        if is_ending and all(each.position == LIMIT for each in self._counters):
             return Poll(None, InputStatus.END_OF_INPUT)
         records: list[tuple[int, int]] = []
         for place, each in enumerate(self._counters):
-            end = each.position + min(SLICE if limit is None else max_records, max_records)
-            end = end if limit is None else max(each.position, min(end, limit))
+            end = each.position + (max_records if is_ending else min(SLICE, max_records))
+            end = min(end, LIMIT)
             records += [(value % KEYS, value) for value in range(each.position, end)]
             self._counters[place] = replace(each, position=end)
         return Poll(Batch.of_records(records), InputStatus.NOTHING_AVAILABLE)
