@@ -125,7 +125,7 @@ FIELDS = {
     Types.STRING(): st.text(max_size=15),
     Types.INT(): st.integers(-(2**31), 2**31 - 1),
     Types.LONG(): INTEGERS[pa.int64()],
-    Types.FLOAT(): st.floats(),
+    Types.FLOAT(): st.floats(width=32),
     Types.DOUBLE(): st.floats(),
     Types.BOOLEAN(): st.booleans(),
     Types.BIG_INT(): st.integers(),

@@ -76,7 +76,7 @@ def test_it_ends_when_it_is_no_longer_needed(standby):
 @pytest.mark.parametrize("is_replaced", [True, False])
 def test_a_process_that_has_stopped_keeps_nobody_waiting(standby, is_replaced):
     standby.prepare()
-    (process,) = waiting()
+    (process,) = wait_until(waiting)
     process.suspend()
     limit = threading.Timer(20, process.kill)  # the test fails instead of waiting
     limit.start()

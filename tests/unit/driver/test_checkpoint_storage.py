@@ -245,16 +245,23 @@ def test_a_publication_of_which_nothing_is_known_is_asked_about_until_it_is(
 
 
 class SmallDisk(LocalFileSystem):
-    """A disk that is full when the test says so."""
+    """A disk that fills up when the test says so, between two checkpoints.
+
+    If it did while one is published, the job would wait for room to note that this one is void.
+    """
 
     protocol = "smalldisk"
-    is_full: ClassVar = False
+    fills_up: ClassVar = False
+    has_begun: ClassVar = False
+    """Whether a checkpoint has begun since."""
 
     def __init__(self, **settings):
         super().__init__(auto_mkdir=True, **settings)
 
     def _open(self, path, mode="rb", **more):
-        if self.is_full and "r" not in mode:
+        if "last-id-" in path:  # what a checkpoint writes first
+            SmallDisk.has_begun = self.fills_up
+        if self.fills_up and self.has_begun and "r" not in mode:
             raise OSError(errno.ENOSPC, "No space left on device")
         return super()._open(path, mode, **more)
 
@@ -263,7 +270,7 @@ class SmallDisk(LocalFileSystem):
 def small_disk():
     fsspec.register_implementation("smalldisk", SmallDisk, clobber=True)
     yield SmallDisk
-    SmallDisk.is_full = False
+    SmallDisk.fills_up = SmallDisk.has_begun = False
 
 
 def test_a_full_disk_costs_checkpoints_and_nothing_else(
@@ -272,13 +279,13 @@ def test_a_full_disk_costs_checkpoints_and_nothing_else(
     settings = {**settings, "execution.checkpointing.dir": f"smalldisk://{tmp_path}"}
     job, tap = begun(settings=settings)
     job.wait_for_checkpoint()
-    small_disk.is_full = True
+    small_disk.fills_up = True
     known = job.history.counts.failed
     wait_until(lambda: job.history.counts.failed >= known + 2)
     tap.let(40)
     wait_until(lambda: watch.count("sums", "map") == 40)
     assert "No space left on device; free space there" in job.history.latest_failed.failure
-    small_disk.is_full = False
+    small_disk.fills_up = False
     job.wait_for_checkpoint()
     finished(job, watch, tap)
     assert dict(job.records()) == totals(RECORDS)
