@@ -34,7 +34,7 @@ from tidegate.stream.batch import Batch
 KEYS = 100
 PARALLELISM = 2
 LIMIT = 100_000
-"""Where it stops; until it is told to end, it waits there."""
+"""It counts no further, and waits here for the file `end`."""
 SLICE = 50
 
 
